@@ -1,0 +1,129 @@
+package ingress
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// maxAnswer is how much of an answer is read. A connection with more to say is closed, not drained.
+	maxAnswer = 64 << 10
+	// MaxText is how many bytes of an answer's text are kept.
+	MaxText = 256
+)
+
+// Answer is what came back for a send.
+type Answer struct {
+	Status       int
+	InvocationID string        // of an accepted start, when the answer named one
+	Previously   bool          // the key was known already; nothing new was started
+	RetryAfter   time.Duration // how long the answer asks to wait; 0 when it does not
+	Text         string        // of an answer other than 2xx: its message, one line of at most MaxText bytes
+}
+
+// Accepted tells whether the start is in Restate's hands: any 2xx.
+func (a Answer) Accepted() bool { return a.Status >= 200 && a.Status < 300 }
+
+func (c *Client) read(response *http.Response, send Send) Answer {
+	answer := Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}
+	// Reading to the end lets the connection serve again. What breaks off keeps what came.
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	var known struct {
+		InvocationID string `json:"invocationId"`
+		Status       string `json:"status"`
+		Message      string `json:"message"`
+	}
+	// An answer need not be JSON: a proxy's is a page, and Restate's own 413 is plain text.
+	isJSON := json.Unmarshal(body, &known) == nil
+	if answer.Accepted() {
+		answer.InvocationID = known.InvocationID
+		answer.Previously = known.Status == "PreviouslyAccepted"
+		return answer
+	}
+	text := string(body)
+	if isJSON && known.Message != "" {
+		text = known.Message
+	}
+	answer.Text = cut(c.redact(oneLine(text), send), MaxText)
+	return answer
+}
+
+// oneLine folds white space and drops what a terminal or a log would stumble over.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " ")
+}
+
+// cut shortens a text to at most limit bytes, between characters.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const more = "…"
+	end := limit - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}
+
+// redact takes out of an answer's text what the request brought and nobody else should read: a proxy's error
+// page may well repeat it. Values of a few characters stay, for they would take half the text along.
+func (c *Client) redact(text string, send Send) string {
+	const short, redacted = 4, "[redacted]"
+	for _, header := range [...]http.Header{c.header, send.Header} {
+		for _, values := range header {
+			for _, value := range values {
+				// An Authorization may come back without its scheme.
+				_, credentials, _ := strings.Cut(value, " ")
+				for _, secret := range [...]string{value, credentials} {
+					if len(secret) > short {
+						text = strings.ReplaceAll(text, secret, redacted)
+					}
+				}
+			}
+		}
+	}
+	const start = 16 // of a body, by which it is recognised even when the answer holds only some of it
+	body := oneLine(string(send.Body[:min(len(send.Body), 4*start)]))
+	if body = body[:min(len(body), start)]; len(body) > short {
+		if at := strings.Index(text, body); at >= 0 {
+			text = text[:at] + redacted
+		}
+	}
+	return text
+}
+
+// retryAfter reads a Retry-After header, in seconds or as a date. A date is held against the answer's own Date
+// where there is one, so that the two clocks need not agree. What cannot be read, and what lies in the past,
+// is 0; what is too large to hold is the longest duration there is.
+func retryAfter(header http.Header) time.Duration {
+	value := strings.TrimSpace(header.Get("Retry-After"))
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		const most = int64(1<<63-1) / int64(time.Second)
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > most {
+			return 1<<63 - 1
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	when, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now := time.Now()
+	if date, err := http.ParseTime(header.Get("Date")); err == nil {
+		now = date
+	}
+	return max(0, when.Sub(now))
+}

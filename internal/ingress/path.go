@@ -1,0 +1,97 @@
+package ingress
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// parseURL checks the base URL. Its errors show the host at most: the rest may hold credentials.
+func parseURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, errors.New("no URL is given")
+	}
+	parsed, err := url.Parse(text)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, fmt.Errorf("not a URL: %w", err)
+	}
+	switch {
+	case parsed.Scheme != "http" && parsed.Scheme != "https":
+		return nil, errors.New("not an http or https URL, such as http://restate:8080")
+	case parsed.Hostname() == "":
+		return nil, errors.New("there is no host in the URL")
+	case parsed.RawQuery != "" || parsed.ForceQuery:
+		return nil, fmt.Errorf("the URL of host %s has a query, which is not allowed", parsed.Host)
+	case strings.Contains(text, "#"):
+		return nil, fmt.Errorf("the URL of host %s has a fragment, which is not allowed", parsed.Host)
+	}
+	if port := parsed.Port(); port != "" {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return nil, fmt.Errorf("port %s of the URL is not between 1 and 65535", port)
+		}
+	}
+	return parsed, nil
+}
+
+func trimSlashes(path string) string { return strings.TrimRight(path, "/") }
+
+// checkPath refuses what the ingress would take for something else, or would take although nobody means it:
+// Restate starts a workflow under an empty key, for one.
+func checkPath(send Send) error {
+	for _, segment := range [...]struct{ name, value string }{
+		{"workflow", send.Workflow}, {"key", send.Key}, {"handler", send.Handler},
+	} {
+		switch {
+		case segment.value == "":
+			return fmt.Errorf("empty %s", segment.name)
+		case !utf8.ValidString(segment.value):
+			return fmt.Errorf("%s is not valid UTF-8", segment.name)
+		}
+	}
+	// Restate keeps these first segments for itself.
+	if send.Workflow == "restate" || send.Workflow == "openapi" {
+		return fmt.Errorf("workflow name %q is reserved by Restate", send.Workflow)
+	}
+	return nil
+}
+
+// url builds the target of a send. RawPath and Path are kept in step, which makes net/http send RawPath to the
+// letter.
+func (c *Client) url(send Send) *url.URL {
+	target := c.base
+	target.RawPath = c.prefix + "/" + escape(send.Workflow) + "/" + escape(send.Key) + "/" + escape(send.Handler) + c.suffix
+	target.Path = c.plain + "/" + send.Workflow + "/" + send.Key + "/" + send.Handler + c.suffix
+	if send.Delay > 0 {
+		target.RawQuery = "delay=" + formatDelay(send.Delay)
+	}
+	return &target
+}
+
+// escape makes one path segment of any text. Dot segments are escaped too, so that nothing on the way
+// resolves them: Restate itself takes `..` for a key like any other.
+func escape(segment string) string {
+	switch segment {
+	case ".":
+		return "%2E"
+	case "..":
+		return "%2E%2E"
+	default:
+		return url.PathEscape(segment)
+	}
+}
+
+// formatDelay writes a duration in a unit that Restate reads and that loses nothing.
+func formatDelay(delay time.Duration) string {
+	if delay%time.Millisecond == 0 {
+		return strconv.FormatInt(delay.Milliseconds(), 10) + "ms"
+	}
+	return strconv.FormatInt(delay.Nanoseconds(), 10) + "ns"
+}

@@ -1,0 +1,79 @@
+package position
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// Memory is a Store that lasts as long as the process: for tests in virtual time, and for programs that start
+// over each time. The zero value is ready to use.
+type Memory struct {
+	mu     sync.Mutex
+	ids    map[int]wire.ID
+	resets map[int]Reset
+}
+
+// RequestReset leaves a reset for the partition, as an operator would.
+func (m *Memory) RequestReset(partition int, value string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if reset := parseReset(value); reset != nil {
+		if m.resets == nil {
+			m.resets = map[int]Reset{}
+		}
+		m.resets[partition] = *reset
+	}
+}
+
+// Load implements Store.
+func (m *Memory) Load(_ context.Context, partitions []int) ([]Stored, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stored := make([]Stored, len(partitions))
+	for i, partition := range partitions {
+		stored[i].ID, stored[i].Found = m.ids[partition], m.ids[partition] != wire.ID{}
+		stored[i].Reset = m.pending(partition)
+	}
+	return stored, nil
+}
+
+// Save implements Store.
+func (m *Memory) Save(_ context.Context, writes []Write) ([]*Reset, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	resets := make([]*Reset, len(writes))
+	for i, write := range writes {
+		if resets[i] = m.pending(write.Partition); resets[i] == nil && m.ids[write.Partition].Compare(write.ID) < 0 {
+			m.set(write.Partition, write.ID)
+		}
+	}
+	return resets, nil
+}
+
+// ApplyReset implements Store.
+func (m *Memory) ApplyReset(_ context.Context, partition int, reset Reset) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.resets[partition] != reset {
+		return false, nil
+	}
+	m.set(partition, reset.Target)
+	delete(m.resets, partition)
+	return true, nil
+}
+
+func (m *Memory) set(partition int, id wire.ID) {
+	if m.ids == nil {
+		m.ids = map[int]wire.ID{}
+	}
+	m.ids[partition] = id
+}
+
+func (m *Memory) pending(partition int) *Reset {
+	if reset, found := m.resets[partition]; found {
+		return &reset
+	}
+	return nil
+}

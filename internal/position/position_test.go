@@ -1,0 +1,84 @@
+package position_test
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redisevents/restatestart/internal/position"
+	"github.com/redisevents/restatestart/internal/position/positiontest"
+	"github.com/redisevents/restatestart/internal/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	positiontest.Run(t, func(*testing.T) positiontest.Harness {
+		store := &position.Memory{}
+		return positiontest.Harness{Store: store, Other: store, RequestReset: store.RequestReset}
+	})
+}
+
+func TestRedisOnADouble(t *testing.T) {
+	t.Parallel()
+	positiontest.Run(t, func(t *testing.T) positiontest.Harness {
+		t.Helper()
+		server := miniredis.RunT(t)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		t.Cleanup(func() { _ = client.Close() })
+		keys := wire.Keys{Topic: "bets"}
+		return positiontest.Harness{
+			Store:        position.NewRedis(client, keys, "payout", wire.DeriveInstanceID("svc-0")),
+			Other:        position.NewRedis(client, keys, "payout", wire.DeriveInstanceID("svc-1")),
+			RequestReset: func(partition int, value string) { server.HSet("p:{bets}:payout", wire.ResetField(partition), value) },
+		}
+	})
+}
+
+func TestPositionsAreWrittenAsTheOriginalReadsThem(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	writer := wire.DeriveInstanceID("svc-0")
+	store := position.NewRedis(client, wire.Keys{Prefix: "dev:re:", Topic: "bets"}, "payout", writer)
+
+	_, err := store.Save(t.Context(), []position.Write{{Partition: 2, ID: wire.ID{Ms: 1726000000000, Seq: 7}}})
+	require.NoError(t, err)
+	assert.Equal(t, "1726000000000-7|1b3a45ca-59c5-d080-8e1c-02429c2efc50", server.HGet("dev:re:p:{bets}:payout", "2"))
+	assert.Equal(t, writer.String(), server.HGet("dev:re:p:{bets}:payout:meta", "2:instanceId"))
+	assert.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}\+00:00$`, server.HGet("dev:re:p:{bets}:payout:meta", "2:updatedUtc"))
+}
+
+func TestAValueThatIsNoPositionCountsAsNothingStored(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	store := position.NewRedis(client, wire.Keys{Topic: "bets"}, "payout", wire.DeriveInstanceID("svc-0"))
+	server.HSet("p:{bets}:payout", "0", "5|junk")
+
+	stored, err := store.Load(t.Context(), []int{0})
+	require.NoError(t, err)
+	assert.Equal(t, []position.Stored{{Unreadable: "5|junk"}}, stored)
+	_, err = store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 5}}})
+	require.NoError(t, err)
+	assert.Contains(t, server.HGet("p:{bets}:payout", "0"), "5-0|")
+}
+
+func TestAFailingWriteIsAnErrorThatNamesTheHash(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	store := position.NewRedis(client, wire.Keys{Topic: "bets"}, "payout", wire.DeriveInstanceID("svc-0"))
+	require.NoError(t, server.Set("p:{bets}:payout", "a string"))
+
+	_, err := store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 5}}})
+	require.ErrorContains(t, err, "write positions to p:{bets}:payout")
+	_, err = store.Load(t.Context(), []int{0})
+	require.ErrorContains(t, err, "read positions from p:{bets}:payout")
+	_, err = store.ApplyReset(t.Context(), 0, position.Reset{})
+	require.ErrorContains(t, err, "apply reset")
+}

@@ -1,0 +1,123 @@
+// Package positiontest is what every position.Store keeps to, as a suite that any of them can be put through.
+package positiontest
+
+import (
+	"math"
+	"testing"
+
+	"github.com/redisevents/restatestart/internal/position"
+	"github.com/redisevents/restatestart/internal/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Harness is what a store under test brings along.
+type Harness struct {
+	Store position.Store
+	// Other is a second writer on the same positions.
+	Other position.Store
+	// RequestReset writes a reset as an operator's tool does.
+	RequestReset func(partition int, value string)
+}
+
+// Run puts a store through the suite. Each call of open gives an empty store.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	load := func(t *testing.T, store position.Store, partition int) position.Stored {
+		t.Helper()
+		stored, err := store.Load(t.Context(), []int{partition})
+		require.NoError(t, err)
+		require.Len(t, stored, 1)
+		return stored[0]
+	}
+	save := func(t *testing.T, store position.Store, id wire.ID) *position.Reset {
+		t.Helper()
+		resets, err := store.Save(t.Context(), []position.Write{{Partition: 3, ID: id}})
+		require.NoError(t, err)
+		require.Len(t, resets, 1)
+		return resets[0]
+	}
+
+	t.Run("nothing is stored at first", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		assert.Equal(t, position.Stored{}, load(t, h.Store, 3))
+		none, err := h.Store.Load(t.Context(), nil)
+		require.NoError(t, err)
+		assert.Empty(t, none)
+		asked, err := h.Store.Save(t.Context(), []position.Write{{Partition: 3}})
+		require.NoError(t, err)
+		assert.Equal(t, []*position.Reset{nil}, asked)
+		assert.Equal(t, position.Stored{}, load(t, h.Store, 3), "asking for resets stores nothing")
+	})
+
+	t.Run("C1 a late or second writer never moves a position backwards", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		ascending := []wire.ID{
+			{Seq: 1}, {Ms: 9, Seq: 9}, {Ms: 9, Seq: 10}, {Ms: 10, Seq: 1}, {Ms: 99, Seq: 100}, {Ms: 1726000000000, Seq: 7},
+			{Ms: 1 << 53, Seq: 0}, {Ms: 1<<53 + 1, Seq: 0}, {Ms: 1<<53 + 1, Seq: 1}, {Ms: math.MaxUint64, Seq: math.MaxUint64},
+		}
+		for i, id := range ascending {
+			assert.Nil(t, save(t, h.Store, id))
+			assert.Equal(t, position.Stored{ID: id, Found: true}, load(t, h.Other, 3))
+			for _, late := range ascending[:i+1] {
+				save(t, h.Other, late)
+				assert.Equal(t, id, load(t, h.Store, 3).ID, "after a late write of %s", late)
+			}
+		}
+	})
+
+	t.Run("partitions are apart", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		_, err := h.Store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 5}}, {Partition: 1}, {Partition: 2, ID: wire.ID{Ms: 7}}})
+		require.NoError(t, err)
+		stored, err := h.Store.Load(t.Context(), []int{2, 1, 0})
+		require.NoError(t, err)
+		assert.Equal(t, []position.Stored{{ID: wire.ID{Ms: 7}, Found: true}, {}, {ID: wire.ID{Ms: 5}, Found: true}}, stored)
+	})
+
+	t.Run("a pending reset keeps positions from being written until it is applied", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		save(t, h.Store, wire.ID{Ms: 50})
+		h.RequestReset(3, "5-1|2026-09-06T11:22:33.4440000+00:00")
+		reset := save(t, h.Store, wire.ID{Ms: 60})
+		require.NotNil(t, reset)
+		assert.Equal(t, wire.ID{Ms: 5, Seq: 1}, reset.Target)
+		assert.Equal(t, wire.ID{Ms: 50}, load(t, h.Store, 3).ID)
+		assert.Equal(t, reset, load(t, h.Store, 3).Reset)
+
+		applied, err := h.Store.ApplyReset(t.Context(), 3, *reset)
+		require.NoError(t, err)
+		assert.True(t, applied)
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5, Seq: 1}, Found: true}, load(t, h.Other, 3))
+		assert.Nil(t, save(t, h.Store, wire.ID{Ms: 6}))
+		assert.Equal(t, wire.ID{Ms: 6}, load(t, h.Store, 3).ID)
+	})
+
+	t.Run("a newer reset is not removed with an older one", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		h.RequestReset(3, "5-1|first")
+		first := load(t, h.Store, 3).Reset
+		require.NotNil(t, first)
+		h.RequestReset(3, "9-1|second")
+		applied, err := h.Store.ApplyReset(t.Context(), 3, *first)
+		require.NoError(t, err)
+		assert.False(t, applied)
+		second := load(t, h.Store, 3).Reset
+		require.NotNil(t, second)
+		assert.Equal(t, wire.ID{Ms: 9, Seq: 1}, second.Target)
+	})
+
+	t.Run("a reset that is none is passed over", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		h.RequestReset(3, "whenever")
+		assert.Nil(t, load(t, h.Store, 3).Reset)
+		assert.Nil(t, save(t, h.Store, wire.ID{Ms: 60}))
+		assert.Equal(t, wire.ID{Ms: 60}, load(t, h.Store, 3).ID)
+	})
+}

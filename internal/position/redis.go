@@ -1,0 +1,136 @@
+package position
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// Redis is a Store in the positions hash of RedisEvents.
+type Redis struct {
+	client redis.UniversalClient
+	hash   string
+	meta   string
+	writer wire.InstanceID
+}
+
+// NewRedis returns the store of a consumer. Every position it writes carries the writer's id.
+func NewRedis(client redis.UniversalClient, keys wire.Keys, consumer string, writer wire.InstanceID) *Redis {
+	return &Redis{client: client, hash: keys.Positions(consumer), meta: keys.PositionsMeta(consumer), writer: writer}
+}
+
+// Load implements Store.
+func (r *Redis) Load(ctx context.Context, partitions []int) ([]Stored, error) {
+	if len(partitions) == 0 {
+		return nil, nil
+	}
+	fields := make([]string, 0, 2*len(partitions))
+	for _, partition := range partitions {
+		fields = append(fields, wire.PositionField(partition), wire.ResetField(partition))
+	}
+	values, err := r.client.HMGet(ctx, r.hash, fields...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read positions from %s: %w", r.hash, err)
+	}
+	stored := make([]Stored, len(partitions))
+	for i := range stored {
+		if value, ok := values[2*i].(string); ok {
+			id, err := wire.ParsePosition(value)
+			if err != nil {
+				stored[i].Unreadable = value
+			} else {
+				stored[i].ID, stored[i].Found = id, true
+			}
+		}
+		if value, ok := values[2*i+1].(string); ok {
+			stored[i].Reset = parseReset(value)
+		}
+	}
+	return stored, nil
+}
+
+// saveScript writes each position that is ahead of the stored one, unless a reset is pending. Ids are 64-bit
+// and Lua's numbers are not, so that they are compared as text: the longer number is the greater one.
+//
+// KEYS: positions, meta. ARGV: writer, time, then partition, ms, seq for each write (ms empty: nothing to
+// write). Returns for each the pending reset, or an empty string.
+const saveScript = `
+local function below(a, b)
+  a, b = a:gsub('^0+', ''), b:gsub('^0+', '')
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+local resets = {}
+for i = 3, #ARGV, 3 do
+  local partition, ms, seq = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local reset = redis.call('HGET', KEYS[1], '__reset:' .. partition)
+  if reset and (reset:match('^%d+%-%d+$') or reset:match('^%d+%-%d+|')) then
+    resets[#resets + 1] = reset
+  else
+    resets[#resets + 1] = ''
+    if ms ~= '' then
+      local stored = redis.call('HGET', KEYS[1], partition) or ''
+      local oldMs, oldSeq = stored:match('^(%d+)%-(%d+)$')
+      if not oldMs then oldMs, oldSeq = stored:match('^(%d+)%-(%d+)|') end
+      if not oldMs or below(oldMs, ms) or (not below(ms, oldMs) and below(oldSeq, seq)) then
+        redis.call('HSET', KEYS[1], partition, ms .. '-' .. seq .. '|' .. ARGV[1])
+        redis.call('HSET', KEYS[2], partition .. ':updatedUtc', ARGV[2], partition .. ':instanceId', ARGV[1])
+      end
+    end
+  end
+end
+return resets
+`
+
+// Save implements Store.
+func (r *Redis) Save(ctx context.Context, writes []Write) ([]*Reset, error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	args := make([]any, 0, 2+3*len(writes))
+	args = append(args, r.writer.String(), wire.FormatTime(time.Now()))
+	for _, write := range writes {
+		if write.ID.IsZero() {
+			args = append(args, write.Partition, "", "")
+		} else {
+			args = append(args, write.Partition, write.ID.Ms, write.ID.Seq)
+		}
+	}
+	values, err := redis.NewScript(saveScript).Run(ctx, r.client, []string{r.hash, r.meta}, args...).StringSlice()
+	if err != nil {
+		return nil, fmt.Errorf("write positions to %s: %w", r.hash, err)
+	}
+	if len(values) != len(writes) {
+		return nil, fmt.Errorf("write positions to %s: %d answers to %d writes", r.hash, len(values), len(writes))
+	}
+	resets := make([]*Reset, len(writes))
+	for i, value := range values {
+		if value != "" {
+			resets[i] = parseReset(value)
+		}
+	}
+	return resets, nil
+}
+
+// resetScript moves a position where its pending reset says and removes the reset, unless that is another one
+// by now. KEYS: positions, meta. ARGV: writer, time, partition, reset, target.
+const resetScript = `
+if redis.call('HGET', KEYS[1], '__reset:' .. ARGV[3]) ~= ARGV[4] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[3], ARGV[5] .. '|' .. ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[3] .. ':updatedUtc', ARGV[2], ARGV[3] .. ':instanceId', ARGV[1])
+redis.call('HDEL', KEYS[1], '__reset:' .. ARGV[3])
+return 1
+`
+
+// ApplyReset implements Store.
+func (r *Redis) ApplyReset(ctx context.Context, partition int, reset Reset) (bool, error) {
+	applied, err := redis.NewScript(resetScript).Run(ctx, r.client, []string{r.hash, r.meta},
+		r.writer.String(), wire.FormatTime(time.Now()), partition, reset.Value, reset.Target.String()).Int()
+	if err != nil {
+		return false, fmt.Errorf("apply reset %s of partition %d in %s: %w", reset.Value, partition, r.hash, err)
+	}
+	return applied == 1, nil
+}
