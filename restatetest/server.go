@@ -1,0 +1,213 @@
+package restatetest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// memoryURL is what URL says of a server in memory. The name is reserved for tests and never resolves.
+const memoryURL = "http://restate.test"
+
+// relistenAttempts and relistenPause bound how long Up waits for its TCP port to be free again.
+const (
+	relistenAttempts = 50
+	relistenPause    = 20 * time.Millisecond
+)
+
+// TB is the part of [testing.TB] used here, so that importing this package does not import testing.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+}
+
+// Server is one imitated ingress. Make it with [New], [Start] or [Listen].
+type Server struct {
+	limits limits
+
+	http      *http.Server
+	transport *http.Transport
+	address   string         // of TCP; empty in memory
+	running   sync.WaitGroup // accept loops and connections
+
+	wire        sync.Mutex // guards the fields below; never held while waiting
+	listener    net.Listener
+	open        map[*conn]struct{}
+	connections int
+	closed      bool
+
+	mu       sync.Mutex // guards the fields below
+	services services
+	scripts  scripts
+	ledger   ledger
+	traffic  traffic
+}
+
+// New starts a server in memory and closes it when the test ends. It is reached through [Server.Client] or [Server.Dial] alone:
+// nothing listens on the machine's network.
+func New(tb TB, options ...Option) *Server {
+	tb.Helper()
+	server := Start(options...)
+	tb.Cleanup(server.Close)
+	return server
+}
+
+// Start starts a server in memory. The caller closes it.
+func Start(options ...Option) *Server {
+	server := newServer(options)
+	server.serve(newMemoryListener())
+	return server
+}
+
+// Listen starts a server on TCP, for example on "127.0.0.1:0", for code under test that cannot be given an HTTP client.
+// The caller closes it. The error is the one of [net.Listen].
+func Listen(addr string, options ...Option) (*Server, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("restatetest: %w", err)
+	}
+	server := newServer(options)
+	server.address = listener.Addr().String()
+	server.serve(listener)
+	return server, nil
+}
+
+func newServer(options []Option) *Server {
+	server := &Server{limits: limits{body: DefaultBodyLimit}, open: make(map[*conn]struct{})}
+	for _, option := range options {
+		option(server)
+	}
+	server.http = &http.Server{
+		Handler:     http.HandlerFunc(server.handle),
+		ErrorLog:    log.New(io.Discard, "", 0),
+		ConnContext: withConn,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				server.running.Add(1)
+			case http.StateIdle:
+				c.(*conn).expectRequest()
+			case http.StateClosed:
+				server.running.Done()
+			}
+		},
+	}
+	server.transport = &http.Transport{
+		DialContext:         server.Dial,
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 1000, // a test's parallelism should not decide how often it connects
+	}
+	return server
+}
+
+// URL is the base URL of the server: "http://restate.test" in memory, "http://127.0.0.1:port" or the like on TCP.
+func (s *Server) URL() string {
+	if s.address == "" {
+		return memoryURL
+	}
+	return "http://" + s.address
+}
+
+// Client returns a client whose every request goes to this server, in memory or on TCP, whatever the URL's host. Each call
+// returns a new client, to be changed at will, over one shared transport, whose connections [Server.Close] closes.
+func (s *Server) Client() *http.Client { return &http.Client{Transport: s.transport} }
+
+// Dial opens a connection to this server, in memory or on TCP, whatever addr says. It fits [http.Transport]'s DialContext.
+// While the server is down or closed it fails as a refused TCP connection does: errors.Is(err, syscall.ECONNREFUSED).
+func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if s.address != "" {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "tcp", s.address)
+	}
+	s.wire.Lock()
+	listener, up := s.listener.(*memoryListener)
+	s.wire.Unlock()
+	if !up {
+		return nil, refused(network)
+	}
+	return listener.dial(ctx, network)
+}
+
+// Down begins an outage: connections are refused from now on, and the open ones are closed, those in the middle of a request
+// without an answer to it. What was accepted stays accepted, scripts stay where they are. A server that is down stays down.
+func (s *Server) Down() {
+	s.wire.Lock()
+	defer s.wire.Unlock()
+	s.hangUp()
+	s.transport.CloseIdleConnections() // or the next request might still be tried on one
+}
+
+// Up ends the outage begun by [Server.Down]. It does nothing on a server that is up or closed. On TCP it panics if another process
+// has taken the port in the meantime.
+func (s *Server) Up() {
+	s.wire.Lock()
+	done := s.closed || s.listener != nil
+	s.wire.Unlock()
+	if done {
+		return
+	}
+	if s.address == "" {
+		s.serve(newMemoryListener())
+		return
+	}
+	var failure error
+	for range relistenAttempts {
+		listener, err := net.Listen("tcp", s.address)
+		if err == nil {
+			s.serve(listener)
+			return
+		}
+		failure = err
+		time.Sleep(relistenPause)
+	}
+	panic(fmt.Sprintf("restatetest: coming up again: %v", failure))
+}
+
+// Close stops the server, closes every connection including those of [Server.Client], and returns when all its goroutines have
+// ended. Requests that hang are let go without an answer. A second Close does nothing but wait as well.
+// The records can still be read afterwards.
+func (s *Server) Close() {
+	s.wire.Lock()
+	s.closed = true
+	s.hangUp()
+	s.wire.Unlock()
+
+	s.transport.CloseIdleConnections()
+	s.http.Close()
+	s.running.Wait()
+}
+
+func (s *Server) serve(listener net.Listener) {
+	s.wire.Lock()
+	if s.closed || s.listener != nil {
+		s.wire.Unlock()
+		listener.Close()
+		return
+	}
+	s.listener = listener
+	s.running.Add(1)
+	s.wire.Unlock()
+
+	go func() {
+		defer s.running.Done()
+		_ = s.http.Serve(&countingListener{Listener: listener, server: s})
+	}()
+}
+
+// hangUp is called with s.wire held.
+func (s *Server) hangUp() {
+	if s.listener != nil {
+		s.listener.Close()
+		s.listener = nil
+	}
+	for c := range s.open {
+		c.Conn.Close()
+	}
+	clear(s.open)
+}

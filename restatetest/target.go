@@ -1,0 +1,146 @@
+package restatetest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+type verb int
+
+const (
+	verbNone verb = iota // the path says nothing the ingress knows
+	verbSend
+	verbCall
+	verbHealth
+	verbOther // something of the real server that is not imitated
+)
+
+// target is what a request's path asks for. Workflow, key and handler are empty where the path does not tell them.
+type target struct {
+	verb                   verb
+	workflow, key, handler string
+	query                  string
+
+	unroutable *refusal // wrong whatever is registered
+	misshapen  *refusal // wrong once the workflow is known to exist
+}
+
+// parseTarget takes a request target apart as the real server does: split at raw slashes, the key alone percent-decoded.
+func parseTarget(sent string) target {
+	sent, _, _ = strings.Cut(sent, "#")
+	path, query, _ := strings.Cut(sent, "?")
+	if _, rest, absolute := strings.Cut(path, "://"); absolute && !strings.HasPrefix(path, "/") {
+		_, path, _ = strings.Cut(rest, "/")
+		path = "/" + path
+	}
+	t := target{query: query}
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(segments) < 2 || len(segments) > 7:
+		t.unroutable = refuse(http.StatusBadRequest, "bad path: "+path)
+	case segments[0] == "restate":
+		t.parseRestate(segments[1], segments[2:])
+	case segments[0] == "openapi":
+		t.unroutable = refuse(http.StatusNotFound, notFound)
+	default:
+		t.parseClassic(segments)
+	}
+	return t
+}
+
+// parseClassic reads {workflow}/{key}/{handler}[/send].
+func (t *target) parseClassic(segments []string) {
+	t.workflow = segments[0]
+	switch {
+	case len(segments) == 4 && segments[3] == "send":
+		t.verb = verbSend
+	case len(segments) == 3:
+		t.verb = verbCall
+	default:
+		t.misshapen = refuse(http.StatusBadRequest, badPath)
+		return
+	}
+	t.handler = segments[2]
+	t.key, t.misshapen = decodeKey(segments[1])
+}
+
+// parseRestate reads what follows restate/.
+func (t *target) parseRestate(name string, rest []string) {
+	switch name {
+	case "health":
+		t.verb = verbHealth
+	case "send", "call":
+		if len(rest) > 0 {
+			t.workflow = rest[0]
+		}
+		if len(rest) != 3 {
+			t.misshapen = refuse(http.StatusBadRequest, badRestate)
+			return
+		}
+		t.verb = verbCall
+		if name == "send" {
+			t.verb = verbSend
+		}
+		t.handler = rest[2]
+		t.key, t.misshapen = decodeKey(rest[1])
+	case "scope", "attach", "output", "lookup", "workflow", "invocation":
+		t.verb = verbOther
+	default:
+		t.unroutable = refuse(http.StatusNotFound, notFound)
+	}
+}
+
+// decodeKey percent-decodes one segment: a broken escape stays as it is, a plus is a plus, and the outcome must be UTF-8.
+func decodeKey(segment string) (string, *refusal) {
+	decoded := make([]byte, 0, len(segment))
+	for i := 0; i < len(segment); i++ {
+		if segment[i] == '%' && i+2 < len(segment) && isHex(segment[i+1]) && isHex(segment[i+2]) {
+			decoded = append(decoded, unhex(segment[i+1])<<4|unhex(segment[i+2]))
+			i += 2
+			continue
+		}
+		decoded = append(decoded, segment[i])
+	}
+	if !utf8.Valid(decoded) {
+		return "", refuse(http.StatusBadRequest, "bad path, cannot decode key: "+fromUTF8Error(decoded))
+	}
+	return string(decoded), nil
+}
+
+// fromUTF8Error words the failure as Rust's String::from_utf8 does.
+func fromUTF8Error(text []byte) string {
+	valid := 0
+	for {
+		r, size := utf8.DecodeRune(text[valid:])
+		if r == utf8.RuneError && size <= 1 {
+			break
+		}
+		valid += size
+	}
+	rest, promising := text[valid:], 0
+	for promising < len(rest) && promising < 3 && !utf8.FullRune(rest[:promising+1]) {
+		promising++
+	}
+	length := "None"
+	if promising < len(rest) {
+		length = fmt.Sprintf("Some(%d)", max(1, promising))
+	}
+	numbers := strings.ReplaceAll(fmt.Sprint(text), " ", ", ")
+	return fmt.Sprintf("FromUtf8Error { bytes: %s, error: Utf8Error { valid_up_to: %d, error_len: %s } }", numbers, valid, length)
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c >= 'a':
+		return c - 'a' + 10
+	}
+	return c - 'A' + 10
+}
