@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ID is the id of a stream entry: the millisecond it was added and a sequence number within it. The zero ID,
@@ -77,4 +78,9 @@ func (id ID) Before() ID {
 	default:
 		return ID{}
 	}
+}
+
+// FirstAt is the position from which reading begins with the first entry added at or after a time.
+func FirstAt(t time.Time) ID {
+	return ID{Ms: uint64(max(0, t.UnixMilli()))}.Before()
 }

@@ -1,0 +1,208 @@
+package restatestart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Reason says why a start was not accepted.
+type Reason int
+
+// The reasons. The comment behind each tells what makes it go away.
+const (
+	ReasonUnknown      Reason = iota // never set by this package
+	ReasonPanic                      // Keep, Map, Encode or the HTTP client panicked: a fix of the code
+	ReasonMap                        // Map returned an error: whatever that error asks for
+	ReasonInvalid                    // the Start cannot be sent: its workflow, key, handler, header or delay is unfit
+	ReasonEncode                     // the input cannot be encoded: a fix of the code
+	ReasonPredecessor                // an earlier message of the same workflow and key was not accepted: that one's reason
+	ReasonRejected                   // the ingress refused it, and will again: 3xx and 4xx but for those named below
+	ReasonNotFound                   // 404: the workflow or its handler is not registered: a deployment, or a fix of the name
+	ReasonUnauthorized               // 401, 403, 407: whoever stands before the ingress wants other credentials
+	ReasonOverloaded                 // 429: time
+	ReasonTimeout                    // no answer in time, or 408: time
+	ReasonUnreachable                // no connection, or one that broke: time
+	ReasonServer                     // 5xx or 425: time
+	ReasonShutdown                   // the context was cancelled first: the next start of the service
+)
+
+var reasonNames = [...]string{
+	"unknown", "panic", "map", "invalid", "encode", "predecessor", "rejected", "not_found", "unauthorized", "overloaded",
+	"timeout", "unreachable", "server", "shutdown",
+}
+
+// String is the reason in one word, fit for a log or a metric.
+func (r Reason) String() string {
+	if r < 0 || int(r) >= len(reasonNames) {
+		return "Reason(" + strconv.Itoa(int(r)) + ")"
+	}
+	return reasonNames[r]
+}
+
+// MarshalText renders the reason as String does.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// FailedStart is one start that was not accepted.
+type FailedStart struct {
+	// EntryID is the id of the message in its stream, and Stream the key of that stream.
+	EntryID string `json:"entryId"`
+	Stream  string `json:"stream"`
+	// Workflow and Key are what Map chose. They are empty when it chose nothing.
+	Workflow string `json:"workflow,omitempty"`
+	Key      string `json:"key,omitempty"`
+	// Reason is the class of the failure.
+	Reason Reason `json:"reason"`
+	// Status is the HTTP status of the last answer, 0 when there was none.
+	Status int `json:"status,omitempty"`
+	// Attempts is how many POSTs were made.
+	Attempts int `json:"attempts"`
+	// RetryAfter is how long the last answer asked to wait, 0 when it did not.
+	RetryAfter time.Duration `json:"retryAfter,omitempty"`
+	// Err is the cause. It holds at most 256 bytes of the answer's text, and neither input nor credentials.
+	Err error `json:"-"`
+}
+
+// String is the failure in one line, such as
+//
+//	start BonusPayout/c-17 (entry 1726000000000-7): not_found after 1 attempt: 404: service 'BonusPayout' not found
+func (f FailedStart) String() string {
+	var line strings.Builder
+	line.WriteString("start ")
+	if f.Workflow != "" || f.Key != "" {
+		fmt.Fprintf(&line, "%s/%s ", printable(f.Workflow), printable(f.Key))
+	}
+	fmt.Fprintf(&line, "(entry %s): %s", f.EntryID, f.Reason)
+	switch {
+	case f.Attempts == 1:
+		line.WriteString(" after 1 attempt")
+	case f.Attempts > 1:
+		fmt.Fprintf(&line, " after %d attempts", f.Attempts)
+	}
+	if f.Err != nil {
+		line.WriteString(": " + oneLine(f.Err.Error()))
+	}
+	return line.String()
+}
+
+// BlockedError says that a batch holds starts that were not accepted, so that its position must be held and
+// its messages handed over again. It is the only error that Starter.Handle returns, and is found by errors.As.
+type BlockedError struct {
+	// Failed are the starts that were not accepted, in stream order. There is at least one.
+	Failed []FailedStart
+	// Accepted is how many starts of the batch were accepted. They need not be handed over again, though that does
+	// no harm.
+	Accepted int
+	// ShuttingDown tells that the context was cancelled before every start was accepted. Nothing needs to be done
+	// about such a batch: it comes again when the service starts again.
+	ShuttingDown bool
+}
+
+// maxNamed is how many starts the text of a BlockedError names.
+const maxNamed = 5
+
+// Error is one line that names at most five starts.
+func (e *BlockedError) Error() string {
+	var line strings.Builder
+	if e.ShuttingDown {
+		line.WriteString("shutting down: ")
+	}
+	fmt.Fprintf(&line, "%d of %d starts not accepted", len(e.Failed), len(e.Failed)+e.Accepted)
+	for i, failed := range e.Failed {
+		if i == maxNamed {
+			fmt.Fprintf(&line, "; and %d more", len(e.Failed)-maxNamed)
+			break
+		}
+		line.WriteString("; " + failed.String())
+	}
+	return line.String()
+}
+
+// Unwrap reaches the cause of each failed start.
+func (e *BlockedError) Unwrap() []error {
+	causes := make([]error, 0, len(e.Failed))
+	for _, failed := range e.Failed {
+		if failed.Err != nil {
+			causes = append(causes, failed.Err)
+		}
+	}
+	return causes
+}
+
+// RetryAfter is the longest wait that an answer asked for, 0 when none did.
+func (e *BlockedError) RetryAfter() time.Duration {
+	var longest time.Duration
+	for _, failed := range e.Failed {
+		longest = max(longest, failed.RetryAfter)
+	}
+	return longest
+}
+
+// StatusError is an answer of the ingress other than 2xx. It is found in a BlockedError by errors.As.
+type StatusError struct {
+	// Status is the HTTP status.
+	Status int
+	// Text is what the answer said, in one line of at most 256 bytes. What the request brought is taken out of it.
+	Text string
+}
+
+// Error is the status and the text.
+func (e *StatusError) Error() string {
+	if e.Text == "" {
+		return strconv.Itoa(e.Status)
+	}
+	return strconv.Itoa(e.Status) + ": " + e.Text
+}
+
+// PanicError is a panic of code that was called: Keep, Map, Encode, a decoder, a handler or an HTTP client.
+type PanicError struct {
+	// Value is what the code panicked with.
+	Value any
+	// Stack is where, as debug.Stack tells it.
+	Stack []byte
+}
+
+func newPanicError(value any) *PanicError { return &PanicError{Value: value, Stack: debug.Stack()} }
+
+// Error tells what the code panicked with, without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap reaches the error that the code panicked with, if it was one.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// shutdownError is the cause of a start that the cancellation of its context cut short.
+func shutdownError(ctx context.Context, last error) error {
+	cause := context.Cause(ctx)
+	if last == nil || errors.Is(last, cause) {
+		return cause
+	}
+	return fmt.Errorf("%w; before that: %w", cause, last)
+}
+
+const maxPrintable = 80 // bytes of a name in a text; a key may be 64 KiB long
+
+func printable(name string) string {
+	if len(name) > maxPrintable {
+		name = strings.ToValidUTF8(name[:maxPrintable], "") + "…"
+	}
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
+		return quoted
+	}
+	return name
+}
+
+const maxErrorText = 512 // bytes of one cause in a text
+
+func oneLine(text string) string {
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+	}
+	return strings.Join(strings.Fields(text), " ")
+}

@@ -1,0 +1,312 @@
+package restatestart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redisevents/restatestart/internal/position"
+	"github.com/redisevents/restatestart/internal/stream"
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// Handler takes the batches of a Consumer. A Starter is one.
+type Handler[T any] interface {
+	// Handle processes a batch: messages of one partition, in stream order, at least one. It is called concurrently
+	// for different partitions, and never twice at a time for one. Nil moves the position past the batch. A
+	// *BlockedError, anywhere in the error's tree, holds the position: the messages that it names are handed over
+	// again (all of them, should it name none, or one that is not in the batch) after HoldMin, doubling to HoldMax, for
+	// ever. Any other error, and a panic, follows OnError.
+	Handle(ctx context.Context, batch []Message[T]) error
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc[T any] func(ctx context.Context, batch []Message[T]) error
+
+// Handle calls the function.
+func (f HandlerFunc[T]) Handle(ctx context.Context, batch []Message[T]) error { return f(ctx, batch) }
+
+// Consumer reads the partition streams of a RedisEvents topic and hands their messages to a Handler, in order
+// within each partition. It moves a partition's position only past what the handler is done with.
+type Consumer[T any] struct {
+	topic   string
+	decode  func([]byte) (T, error)
+	handler Handler[T]
+	options ConsumerOptions
+	keys    wire.Keys
+	split   split
+	log     *slog.Logger
+	backend backend
+
+	running atomic.Bool
+	mu      sync.Mutex // guards what Status shows
+	run     runStatus
+}
+
+// backend is all that a Consumer asks of Redis.
+type backend struct {
+	source stream.Source
+	store  position.Store
+	// meta reads the topic's recorded number of partitions and codec version, empty where there is none.
+	meta func(ctx context.Context) (partitions, version string, err error)
+	// pool is how many connections the client may hold, 0 when that cannot be known.
+	pool int
+}
+
+// NewConsumer makes a Consumer of a topic. The client may be a single, failover or cluster one; it is never
+// closed here, and Run needs a connection of its pool for each partition it reads and one more. Decode makes a
+// value of a body; JSON is one. NewConsumer checks everything it can know, names the field that is wrong, and
+// does no I/O.
+func NewConsumer[T any](client redis.UniversalClient, topic string, decode func([]byte) (T, error), handler Handler[T], options ConsumerOptions) (*Consumer[T], error) {
+	if client == nil {
+		return nil, errors.New("restatestart: the Redis client is nil")
+	}
+	return newConsumer(topic, decode, handler, options, func(c *Consumer[T]) backend {
+		writer := instanceID()
+		return backend{
+			source: stream.NewRedis(client, c.keys, c.options.Types),
+			store:  position.NewRedis(client, c.keys, c.options.Consumer, writer),
+			meta:   func(ctx context.Context) (string, string, error) { return readMeta(ctx, client, c.keys.Meta()) },
+			pool:   poolSize(client),
+		}
+	})
+}
+
+func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Handler[T], options ConsumerOptions, connect func(*Consumer[T]) backend) (*Consumer[T], error) {
+	switch {
+	case topic == "":
+		return nil, errors.New("restatestart: the topic is empty")
+	case decode == nil:
+		return nil, errors.New("restatestart: the decoder is nil")
+	case handler == nil:
+		return nil, errors.New("restatestart: the handler is nil")
+	}
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("restatestart: ConsumerOptions.%w", err)
+	}
+	c := &Consumer[T]{
+		topic: topic, decode: decode, handler: handler, options: options,
+		keys: wire.Keys{Prefix: options.KeyPrefix, Topic: topic}, split: options.split(),
+		log:  options.Logger.With(slog.String("topic", topic), slog.String("consumer", options.Consumer)),
+	}
+	c.backend = connect(c)
+	return c, nil
+}
+
+// Run consumes until ctx is cancelled, and then returns nil after a clean stop: reading stops, the batch in hand
+// of each partition gets DrainTimeout to finish, and positions are written; all that takes at most DrainTimeout
+// and a second. A batch that is not done by then is handed over again by the next Run.
+//
+// Run survives every error of Redis, from the start on: it tries again after HoldMin, doubling to HoldMax. It
+// returns an error for what no waiting heals: a topic with more partitions than Partitions, a codec version it
+// does not know, a connection pool that is too small, a client that was closed, a Run that is under way already,
+// and whatever OnError Fail returns.
+func (c *Consumer[T]) Run(ctx context.Context) error {
+	if !c.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("restatestart: consumer %s of topic %s is running already", c.options.Consumer, c.topic)
+	}
+	defer c.running.Store(false)
+	for {
+		c.show(runStatus{state: StateStarting})
+		err := c.runOnce(ctx)
+		if errors.Is(err, errTopicGrew) {
+			continue
+		}
+		c.end(err)
+		if err != nil {
+			return fmt.Errorf("restatestart: consumer %s of topic %s: %w", c.options.Consumer, c.topic, err)
+		}
+		return nil
+	}
+}
+
+// errTopicGrew ends a run so that the next one reads the topic's new partitions too.
+var errTopicGrew = errors.New("the topic has more partitions than before")
+
+// runOnce consumes a fixed number of partitions.
+func (c *Consumer[T]) runOnce(ctx context.Context) error {
+	partitions, err := c.countPartitions(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	owned := c.split.owned(partitions)
+	connections := len(owned) + 1
+	if pool := c.backend.pool; pool > 0 && pool < connections {
+		return fmt.Errorf("the Redis client's pool of %d connections is too small: the reads of %d partitions hold one each, and positions need one; set its PoolSize to at least %d, and more for what else uses the client",
+			pool, len(owned), connections)
+	}
+	group := stream.NewGroup(stream.Config{
+		Partitions: owned, Source: c.backend.source, Store: c.backend.store, Deliver: c.deliver, Start: c.start, Logger: c.log,
+		BatchSize: c.options.BatchSize, Block: c.options.Block, ReadAhead: c.options.ReadAhead,
+		PersistInterval: c.options.PersistInterval, PersistEach: c.options.Persist == PersistEachBatch,
+		DrainTimeout: c.options.DrainTimeout, HoldMin: c.options.HoldMin, HoldMax: c.options.HoldMax,
+	})
+	c.show(runStatus{state: StateRunning, group: group, connections: connections})
+	c.log.InfoContext(ctx, "consuming", slog.String("key_prefix", c.options.KeyPrefix), slog.Int("partitions", partitions),
+		slog.Any("owned", owned), slog.Int("instance_index", c.split.index), slog.Int("instance_count", c.split.count),
+		slog.String("start_from", c.options.StartFrom.String()), slog.Int("connections", connections))
+	if len(owned) == 0 {
+		c.log.ErrorContext(ctx, "this instance owns no partition and will consume nothing")
+	}
+
+	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var watching sync.WaitGroup
+	watching.Go(func() { c.watchPartitions(reading, partitions, stop) })
+	err = group.Run(reading)
+	stop(nil)
+	watching.Wait()
+	if err == nil && ctx.Err() == nil {
+		err = context.Cause(reading)
+	}
+	return err
+}
+
+// countPartitions finds how many partitions the topic has, for as long as it takes.
+func (c *Consumer[T]) countPartitions(ctx context.Context) (int, error) {
+	wait := c.options.HoldMin
+	var logged time.Time
+	for {
+		recorded, err := c.recordedPartitions(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return 0, nil
+		case err == nil && c.options.Partitions == 0:
+			return max(recorded, 1), nil
+		case err == nil && c.options.Partitions < recorded:
+			return 0, fmt.Errorf("ConsumerOptions.Partitions is %d, the topic has %d: some would never be read", c.options.Partitions, recorded)
+		case err == nil:
+			return c.options.Partitions, nil
+		case isFinal(err):
+			return 0, err
+		}
+		c.trouble(err)
+		if time.Since(logged) >= logInterval {
+			logged = time.Now()
+			c.log.ErrorContext(ctx, "redis unavailable at start", slog.Any("error", err), slog.Duration("next", wait))
+		}
+		sleep(ctx, wait)
+		wait = min(2*wait, c.options.HoldMax)
+	}
+}
+
+// logInterval is the least time between two lines about the same trouble.
+const logInterval = 30 * time.Second
+
+// errVersion is final: another version of this package is needed.
+var errVersion = errors.New("unknown codec version")
+
+func isFinal(err error) bool { return errors.Is(err, errVersion) || errors.Is(err, redis.ErrClosed) }
+
+// recordedPartitions is what the topic's meta hash says, 0 when it says nothing.
+func (c *Consumer[T]) recordedPartitions(ctx context.Context) (int, error) {
+	partitions, version, err := c.backend.meta(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if v, err := strconv.Atoi(version); err == nil && v != wire.Version {
+		return 0, fmt.Errorf("%w %d, this package reads %d", errVersion, v, wire.Version)
+	}
+	count, err := strconv.Atoi(partitions)
+	if err != nil || count < 0 {
+		return 0, nil //nolint:nilerr // RedisEvents takes an unreadable count for none
+	}
+	return count, nil
+}
+
+const watchInterval = 5 * time.Second
+
+// watchPartitions notices that the topic got more partitions: their messages would otherwise wait unread until
+// the service is started again. With a fixed number of partitions it can only say so.
+func (c *Consumer[T]) watchPartitions(ctx context.Context, partitions int, stop context.CancelCauseFunc) {
+	var logged time.Time
+	for {
+		sleep(ctx, watchInterval)
+		if ctx.Err() != nil {
+			return
+		}
+		recorded, err := c.recordedPartitions(ctx)
+		switch {
+		case err != nil && isFinal(err) && ctx.Err() == nil:
+			stop(err)
+			return
+		case err != nil || recorded <= partitions:
+			continue
+		case c.options.Partitions == 0:
+			c.log.WarnContext(ctx, "the topic has more partitions, reading them too", slog.Int("before", partitions), slog.Int("partitions", recorded))
+			stop(errTopicGrew)
+			return
+		case time.Since(logged) >= logInterval:
+			logged = time.Now()
+			err := fmt.Errorf("partitions %d to %d are not read: ConsumerOptions.Partitions is %d, the topic has %d", partitions, recorded-1, partitions, recorded)
+			c.trouble(err)
+			c.log.ErrorContext(ctx, "unread partitions", slog.Any("error", err))
+		}
+	}
+}
+
+// start says where a partition begins.
+func (c *Consumer[T]) start(ctx context.Context, partition int, stored position.Stored) (wire.ID, error) {
+	log := c.log.With(slog.Int("partition", partition))
+	if stored.Unreadable != "" {
+		log.WarnContext(ctx, "stored position is unreadable and counts as none", slog.String("value", stored.Unreadable))
+	}
+	from := c.options.StartFrom
+	switch {
+	case from.kind == startStored && stored.Found:
+		return stored.ID, nil
+	case from.kind == startStored:
+		log.InfoContext(ctx, "no stored position, starting from the beginning")
+		return wire.ID{}, nil
+	case stored.Found:
+		log.WarnContext(ctx, "stored position passed over", slog.String("stored", stored.ID.String()), slog.String("start_from", from.String()))
+	}
+	switch from.kind {
+	case startNow:
+		tail, err := c.backend.source.Tail(ctx, partition)
+		return tail.Last, err
+	case startTime:
+		return wire.FirstAt(from.at), nil
+	default:
+		return wire.ID{}, nil
+	}
+}
+
+func readMeta(ctx context.Context, client redis.UniversalClient, key string) (partitions, version string, err error) {
+	values, err := client.HMGet(ctx, key, wire.MetaPartitions, wire.MetaVersion).Result()
+	if err != nil {
+		return "", "", fmt.Errorf("read topic meta %s: %w", key, err)
+	}
+	partitions, _ = values[0].(string)
+	version, _ = values[1].(string)
+	return partitions, version, nil
+}
+
+// poolSize is how many connections a client may hold to the node that serves a topic, 0 for a kind of client that
+// does not say.
+func poolSize(client redis.UniversalClient) int {
+	smaller := func(pool, active int) int {
+		if active > 0 {
+			return min(pool, active)
+		}
+		return pool
+	}
+	switch client := client.(type) {
+	case *redis.Client:
+		return smaller(client.Options().PoolSize, client.Options().MaxActiveConns)
+	case *redis.ClusterClient:
+		return smaller(client.Options().PoolSize, client.Options().MaxActiveConns)
+	case *redis.Ring:
+		return smaller(client.Options().PoolSize, client.Options().MaxActiveConns)
+	default:
+		return 0
+	}
+}

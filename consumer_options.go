@@ -1,0 +1,220 @@
+package restatestart
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Defaults of ConsumerOptions. Those that RedisEvents has too are the same there.
+const (
+	DefaultBatchSize       = 100
+	DefaultBlock           = time.Second
+	DefaultReadAhead       = 4
+	DefaultPersistInterval = time.Second
+	DefaultDrainTimeout    = 10 * time.Second
+	DefaultHoldMin         = time.Second
+	DefaultHoldMax         = 30 * time.Second
+)
+
+// ConsumerOptions say how a Consumer reads. Only Consumer is required; the zero value of every other field is its
+// default, and a negative or contradictory one is an error of NewConsumer.
+type ConsumerOptions struct {
+	// Consumer names whose positions these are. Services that share work share the name, and are told apart by
+	// InstanceIndex; services that each want every message have a name each. Required.
+	Consumer string
+
+	// Partitions is how many partitions the topic has. Defaults to what the topic's meta hash says, now and later:
+	// partitions that are added are read within seconds. Where it says nothing, that is 1. A number below what the meta
+	// hash says is an error of Run.
+	Partitions int
+
+	// KeyPrefix stands in front of every Redis key, as it is. The .NET package derives one from its environment, such
+	// as "production:re:"; this one does not. Defaults to none.
+	KeyPrefix string
+
+	// BatchSize is how many entries one read asks for, and so how many messages a batch holds at most. Defaults to 100.
+	BatchSize int
+
+	// Block is how long a read waits on the server for the first entry. It delays no message: an entry ends the wait.
+	// go-redis cannot take a waiting read back, and Run waits for it when it stops, which is why a longer Block is
+	// asked for a second at a time. Whole milliseconds, at least one. Defaults to 1 s.
+	Block time.Duration
+
+	// ReadAhead is how many batches of one partition are in memory at most, the one in hand included. Defaults to 4.
+	ReadAhead int
+
+	// StartFrom is where a Run begins. Defaults to FromStored.
+	StartFrom StartFrom
+
+	// Types lets only messages of these types through, compared to the letter before the body is decoded. The others
+	// count as done. Defaults to all messages.
+	Types []string
+
+	// Persist is when positions are written. Defaults to PersistBackground.
+	Persist Persist
+
+	// PersistInterval is how often PersistBackground writes positions, and how often either looks for resets.
+	// Defaults to 1 s.
+	PersistInterval time.Duration
+
+	// DrainTimeout is how long the batch in hand may take to finish once Run's context is cancelled. Then the
+	// handler's context is cancelled. Defaults to 10 s.
+	DrainTimeout time.Duration
+
+	// HoldMin is the wait before a batch that could not be done is handed over again, and before Redis is asked
+	// again after an error. It doubles with each further try, up to HoldMax. Defaults to 1 s.
+	HoldMin time.Duration
+
+	// HoldMax is the longest such wait. A start's Retry-After may raise it up to 30 s. Defaults to 30 s.
+	HoldMax time.Duration
+
+	// OnError says what an error of the handler other than a *BlockedError does. Defaults to ErrorHold.
+	OnError ErrorPolicy
+
+	// OnMalformed says what an entry that cannot be decoded does. Defaults to MalformedHold.
+	OnMalformed MalformedPolicy
+
+	// InstanceCount is how many instances share the partitions under this consumer's name, each a contiguous part of
+	// them. Defaults to the environment's STREAMS_INSTANCE_COUNT, else to 1.
+	InstanceCount int
+
+	// InstanceIndex is which of them this one is, from 0. Defaults to the environment's STREAMS_INSTANCE_INDEX, else to
+	// the number behind the last dash of POD_NAME, as a StatefulSet gives it, else to 0. An index of InstanceCount or
+	// above owns nothing.
+	InstanceIndex *int
+
+	// Logger gets what an operator wants to know. Defaults to none.
+	Logger *slog.Logger
+}
+
+// StartFrom is where a Run begins to read. The zero value is FromStored.
+type StartFrom struct {
+	kind startKind
+	at   time.Time
+}
+
+type startKind int
+
+const (
+	startStored startKind = iota
+	startBeginning
+	startNow
+	startTime
+)
+
+// FromStored begins behind the stored position. Where none is stored, it begins with the oldest entry, and the
+// log says so.
+func FromStored() StartFrom { return StartFrom{} }
+
+// FromBeginning begins each Run with the oldest entry, whatever is stored.
+func FromBeginning() StartFrom { return StartFrom{kind: startBeginning} }
+
+// FromNow begins each Run behind what the streams hold at that moment, whatever is stored. Messages that came
+// while nothing ran are passed over, which loses their starts.
+func FromNow() StartFrom { return StartFrom{kind: startNow} }
+
+// FromTime begins each Run with the first entry that was added at that time or later, to the millisecond of the
+// server's clock, whatever is stored.
+func FromTime(t time.Time) StartFrom { return StartFrom{kind: startTime, at: t} }
+
+// String is the choice in a word or a time.
+func (f StartFrom) String() string {
+	switch f.kind {
+	case startBeginning:
+		return "beginning"
+	case startNow:
+		return "now"
+	case startTime:
+		return f.at.UTC().Format(time.RFC3339Nano)
+	default:
+		return "stored"
+	}
+}
+
+// Persist is when positions are written to Redis.
+type Persist int
+
+const (
+	// PersistBackground writes them every PersistInterval. A crash hands the messages since then over again.
+	PersistBackground Persist = iota
+	// PersistEachBatch writes each before the next batch is handed over. A crash hands over at most one batch of a
+	// partition again. Each batch takes a round trip to Redis more.
+	PersistEachBatch
+)
+
+// ErrorPolicy is what an error of the handler other than a *BlockedError does.
+type ErrorPolicy int
+
+const (
+	// ErrorHold holds the position and hands the batch over again, as a *BlockedError does.
+	ErrorHold ErrorPolicy = iota
+	// ErrorSkip logs the error, counts the batch as skipped and moves on: RedisEvents calls that BestEffort. It loses
+	// messages. An error while Run is stopping skips nothing.
+	ErrorSkip
+	// ErrorStop stops the partition and keeps its position. The others go on.
+	ErrorStop
+	// ErrorFail stops every partition, keeps the position, and returns the error from Run.
+	ErrorFail
+)
+
+// MalformedPolicy is what an entry that cannot be decoded does. Its neighbours are handed over in any case.
+type MalformedPolicy int
+
+const (
+	// MalformedHold holds the position and tries the entry again, as a *BlockedError does.
+	MalformedHold MalformedPolicy = iota
+	// MalformedSkip logs the entry's id, counts it as skipped and moves on. Its body stays in the stream until that
+	// is trimmed.
+	MalformedSkip
+)
+
+// withDefaults fills in the zero fields and refuses what is contradictory.
+func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
+	err := errors.Join(
+		orDefault("Partitions", &o.Partitions, 0),
+		orDefault("BatchSize", &o.BatchSize, DefaultBatchSize),
+		orDefault("Block", &o.Block, DefaultBlock),
+		orDefault("ReadAhead", &o.ReadAhead, DefaultReadAhead),
+		orDefault("PersistInterval", &o.PersistInterval, DefaultPersistInterval),
+		orDefault("DrainTimeout", &o.DrainTimeout, DefaultDrainTimeout),
+		orDefault("HoldMin", &o.HoldMin, DefaultHoldMin),
+		orDefault("HoldMax", &o.HoldMax, DefaultHoldMax),
+		orDefault("InstanceCount", &o.InstanceCount, 0),
+	)
+	switch {
+	case err != nil:
+		return o, err
+	case o.Consumer == "":
+		return o, errors.New("Consumer: a name is required")
+	case strings.HasSuffix(o.Consumer, ":meta"):
+		return o, fmt.Errorf("Consumer: %q ends in :meta, the key of another consumer's meta hash", o.Consumer)
+	case o.Block%time.Millisecond != 0:
+		return o, fmt.Errorf("Block: %s is not in whole milliseconds", o.Block)
+	case o.HoldMin > o.HoldMax:
+		return o, fmt.Errorf("HoldMin: %s is above HoldMax, %s", o.HoldMin, o.HoldMax)
+	case o.Persist != PersistBackground && o.Persist != PersistEachBatch:
+		return o, fmt.Errorf("Persist: there is no choice %d", o.Persist)
+	case o.OnError < ErrorHold || o.OnError > ErrorFail:
+		return o, fmt.Errorf("OnError: there is no policy %d", o.OnError)
+	case o.OnMalformed != MalformedHold && o.OnMalformed != MalformedSkip:
+		return o, fmt.Errorf("OnMalformed: there is no policy %d", o.OnMalformed)
+	case o.StartFrom.kind == startTime && o.StartFrom.at.IsZero():
+		return o, errors.New("StartFrom: the time is zero")
+	case o.InstanceIndex != nil && *o.InstanceIndex < 0:
+		return o, fmt.Errorf("InstanceIndex: %d is negative", *o.InstanceIndex)
+	case o.InstanceIndex != nil && o.InstanceCount > 0 && *o.InstanceIndex >= o.InstanceCount:
+		return o, fmt.Errorf("InstanceIndex: %d is not below InstanceCount, %d", *o.InstanceIndex, o.InstanceCount)
+	}
+	for i, name := range o.Types {
+		if name == "" {
+			return o, fmt.Errorf("Types: name %d is empty", i)
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

@@ -1,0 +1,190 @@
+package restatestart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/redisevents/restatestart/internal/stream"
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// Causes of a hold, as Status and the log name them, beside those of the loop itself.
+const (
+	causeStarts    = "starts"
+	causeMalformed = "malformed"
+	causeHandler   = "handler"
+)
+
+// blockedDetail is what a hold is about, for Status.
+type blockedDetail struct {
+	failed    []FailedStart
+	malformed []string
+}
+
+// deliver decodes entries, hands them to the handler, and says what that means for the position. It keeps nothing
+// from one call to the next: what is handed over again is decoded again.
+func (c *Consumer[T]) deliver(ctx context.Context, partition int, entries []wire.Entry) stream.Verdict {
+	messages, decoded, malformed := c.decodeAll(ctx, partition, entries)
+	verdict := stream.Verdict{}
+	if c.options.OnMalformed == MalformedSkip {
+		verdict.Skipped = len(malformed.entries)
+		malformed = malformedEntries{}
+	}
+	var err error
+	if len(messages) > 0 {
+		err = c.handle(ctx, messages)
+	}
+	if err == nil && len(malformed.entries) == 0 {
+		return verdict // Advance
+	}
+
+	detail := blockedDetail{malformed: malformed.ids}
+	var blocked *BlockedError
+	switch {
+	case err == nil:
+		verdict.Action, verdict.Cause = stream.Hold, causeMalformed
+		verdict.Remaining = malformed.entries
+	case errors.As(err, &blocked):
+		verdict.Action, verdict.Cause, verdict.RetryAfter = stream.Hold, causeStarts, blocked.RetryAfter()
+		verdict.Remaining = inOrder(entries, named(decoded, blocked), malformed.entries)
+		detail.failed = blocked.Failed
+	default:
+		verdict.Action, verdict.Cause = onError(c.options.OnError), causeHandler
+		verdict.Remaining = entries
+		if verdict.Action == stream.Skip && len(malformed.entries) > 0 {
+			// The batch cannot move on without the malformed ones, and so the others stay with them.
+			verdict.Action = stream.Hold
+			verdict.Remaining = inOrder(entries, decoded, malformed.entries)
+		}
+	}
+	verdict.Err, verdict.Detail = errors.Join(err, malformed.err()), detail
+	return verdict
+}
+
+func onError(policy ErrorPolicy) stream.Action {
+	switch policy {
+	case ErrorSkip:
+		return stream.Skip
+	case ErrorStop:
+		return stream.Stop
+	case ErrorFail:
+		return stream.Fail
+	default:
+		return stream.Hold
+	}
+}
+
+// decodeAll tells the entries that can be read from those that cannot.
+func (c *Consumer[T]) decodeAll(ctx context.Context, partition int, entries []wire.Entry) (messages []Message[T], decoded []wire.Entry, malformed malformedEntries) {
+	key := c.keys.Stream(partition)
+	messages = make([]Message[T], 0, len(entries))
+	decoded = entries
+	for i, entry := range entries {
+		message, err := newMessage(key, partition, entry, c.decode)
+		if err == nil {
+			messages = append(messages, message)
+			if len(malformed.entries) > 0 {
+				decoded = append(decoded, entry)
+			}
+			continue
+		}
+		if len(malformed.entries) == 0 {
+			decoded = append(make([]wire.Entry, 0, len(entries)), entries[:i]...)
+		}
+		malformed.add(entry, err)
+		if c.options.OnMalformed == MalformedSkip {
+			c.log.ErrorContext(ctx, "malformed entry skipped", slog.Int("partition", partition), slog.String("entry", entry.ID.String()), slog.Any("error", err))
+		}
+	}
+	return messages, decoded, malformed
+}
+
+// handle calls the handler and makes an error of a panic.
+func (c *Consumer[T]) handle(ctx context.Context, messages []Message[T]) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = newPanicError(reason)
+		}
+	}()
+	return c.handler.Handle(ctx, messages)
+}
+
+// named are the entries that a BlockedError names. One that it names and that was not handed over, or none at
+// all, says that its list is not to be relied on.
+func named(entries []wire.Entry, blocked *BlockedError) []wire.Entry {
+	failed := make(map[string]bool, len(blocked.Failed))
+	for _, start := range blocked.Failed {
+		failed[start.EntryID] = true
+	}
+	found := make([]wire.Entry, 0, len(failed))
+	for _, entry := range entries {
+		if failed[entry.ID.String()] {
+			found = append(found, entry)
+		}
+	}
+	if len(found) == 0 || len(found) < len(failed) {
+		return entries
+	}
+	return found
+}
+
+// inOrder puts the two parts of a batch together again, in stream order.
+func inOrder(batch, one, other []wire.Entry) []wire.Entry {
+	if len(other) == 0 {
+		return one
+	}
+	wanted := make(map[wire.ID]bool, len(one)+len(other))
+	for _, part := range [...][]wire.Entry{one, other} {
+		for _, entry := range part {
+			wanted[entry.ID] = true
+		}
+	}
+	together := make([]wire.Entry, 0, len(wanted))
+	for _, entry := range batch {
+		if wanted[entry.ID] {
+			together = append(together, entry)
+		}
+	}
+	return together
+}
+
+// malformedEntries are the entries of a batch that could not be decoded.
+type malformedEntries struct {
+	entries []wire.Entry
+	ids     []string
+	causes  []error
+}
+
+func (m *malformedEntries) add(entry wire.Entry, cause error) {
+	m.entries = append(m.entries, entry)
+	m.ids = append(m.ids, entry.ID.String())
+	m.causes = append(m.causes, cause)
+}
+
+// err is one line that names at most five entries, and leads to each cause.
+func (m *malformedEntries) err() error {
+	if len(m.entries) == 0 {
+		return nil
+	}
+	return &malformedError{*m}
+}
+
+type malformedError struct{ malformedEntries }
+
+func (e *malformedError) Error() string {
+	var line strings.Builder
+	fmt.Fprintf(&line, "%d malformed entries", len(e.ids))
+	for i, id := range e.ids {
+		if i == maxNamed {
+			fmt.Fprintf(&line, "; and %d more", len(e.ids)-maxNamed)
+			break
+		}
+		fmt.Fprintf(&line, "; %s: %s", id, oneLine(e.causes[i].Error()))
+	}
+	return line.String()
+}
+
+func (e *malformedError) Unwrap() []error { return e.causes }

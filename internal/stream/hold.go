@@ -1,0 +1,38 @@
+package stream
+
+import (
+	"log/slog"
+	"time"
+)
+
+// holdLog follows one hold: from the first hand-over that did not work out to the one that did. It tells the
+// status each time, and the log once on entry, then at most every logInterval, and when it is over.
+type holdLog struct {
+	attempts int
+	since    time.Time
+	logged   seldom
+}
+
+func (h *holdLog) blocked(p *partition, verdict Verdict, wait time.Duration) {
+	now := time.Now()
+	if h.attempts == 0 {
+		h.since = now
+	}
+	h.attempts++
+	p.status.hold(Blocked{
+		Since: h.since, Attempts: h.attempts, Next: now.Add(wait), Cause: verdict.Cause, Err: verdict.Err, Detail: verdict.Detail,
+	})
+	if h.logged.now() {
+		p.log.Error("blocked", slog.String("position", p.status.at().String()), slog.Int("attempts", h.attempts),
+			slog.Duration("elapsed", now.Sub(h.since)), slog.Duration("next", wait), slog.String("cause", verdict.Cause),
+			slog.Any("error", verdict.Err))
+	}
+}
+
+func (h *holdLog) recovered(p *partition) {
+	if h.attempts == 0 {
+		return
+	}
+	p.status.clear()
+	p.log.Info("recovered", slog.Int("attempts", h.attempts), slog.Duration("elapsed", time.Since(h.since)))
+}

@@ -1,0 +1,77 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// read fills slots with batches until the context ends. It survives every error of the source.
+func (p *partition) read(ctx context.Context, after wire.ID, slots chan<- struct{}, batches chan<- Page) {
+	config := &p.group.config
+	block := min(config.Block, maxBlock)
+	steps := config.ladder()
+	var trouble outage
+	for {
+		// A slot is taken before the read: no more than ReadAhead batches are in memory, whatever holds them up.
+		select {
+		case <-ctx.Done():
+			return
+		case slots <- struct{}{}:
+		}
+		page, err := p.readOnce(ctx, after, block, steps, &trouble)
+		if err != nil {
+			return
+		}
+		after = page.Last
+		// Never blocks: there are as many places as slots.
+		batches <- page
+	}
+}
+
+// readOnce returns the next page that holds something. Its only error is that of the context.
+func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Duration, steps ladder, trouble *outage) (Page, error) {
+	for {
+		page, err := p.group.config.Source.Read(ctx, p.number, after, p.group.config.BatchSize, block)
+		if ctx.Err() != nil {
+			return Page{}, ctx.Err()
+		}
+		if err != nil {
+			wait := steps.next()
+			p.status.readFailed(err, wait)
+			if trouble.failed() {
+				p.log.Error("redis read failing", slog.Any("error", err), slog.Duration("next", wait), slog.Int("attempts", trouble.attempts))
+			}
+			if !sleep(ctx, wait) {
+				return Page{}, ctx.Err()
+			}
+			continue
+		}
+		if trouble.attempts > 0 {
+			p.log.Info("redis read recovered", slog.Int("attempts", trouble.attempts), slog.Duration("elapsed", time.Since(trouble.since)))
+			*trouble = outage{}
+			steps.reset()
+		}
+		p.status.readWorked(page)
+		if page.Read > 0 {
+			return page, nil
+		}
+	}
+}
+
+// outage counts what goes wrong in a row, and says when that is worth a line in the log.
+type outage struct {
+	attempts int
+	since    time.Time
+	logged   seldom
+}
+
+func (o *outage) failed() (log bool) {
+	if o.attempts == 0 {
+		o.since = time.Now()
+	}
+	o.attempts++
+	return o.logged.now()
+}

@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// Redis is a Source of partition streams. Each Read that waits holds a connection of the client's pool.
+type Redis struct {
+	client redis.UniversalClient
+	keys   wire.Keys
+	types  map[string]bool // nil: all
+}
+
+// NewRedis returns the source of a topic's streams. With types given, only entries of one of them are decoded
+// and handed on; an entry without a type is of none.
+func NewRedis(client redis.UniversalClient, keys wire.Keys, types []string) *Redis {
+	source := &Redis{client: client, keys: keys}
+	for _, name := range types {
+		if source.types == nil {
+			source.types = make(map[string]bool, len(types))
+		}
+		source.types[name] = true
+	}
+	return source
+}
+
+// Read implements Source.
+func (r *Redis) Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (Page, error) {
+	key := r.keys.Stream(partition)
+	streams, err := r.client.XRead(ctx, &redis.XReadArgs{
+		Streams: []string{key}, ID: after.String(), Count: int64(count), Block: block,
+	}).Result()
+	if errors.Is(err, redis.Nil) {
+		return Page{}, nil // nothing came in time
+	}
+	if err != nil {
+		return Page{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	var page Page
+	for _, stream := range streams {
+		page.Read += len(stream.Messages)
+		page.Entries = make([]wire.Entry, 0, len(stream.Messages))
+		for _, message := range stream.Messages {
+			if page.Last, err = wire.ParseID(message.ID); err != nil {
+				return Page{}, fmt.Errorf("read %s: %w", key, err)
+			}
+			if r.wants(message.Values) {
+				page.Entries = append(page.Entries, wire.Decode(page.Last, message.Values))
+			}
+		}
+	}
+	return page, nil
+}
+
+func (r *Redis) wants(fields map[string]any) bool {
+	if r.types == nil {
+		return true
+	}
+	name, found := fields[wire.FieldType].(string)
+	return found && r.types[name]
+}
+
+// Tail implements Source.
+func (r *Redis) Tail(ctx context.Context, partition int) (Tail, error) {
+	key := r.keys.Stream(partition)
+	info, err := r.client.XInfoStream(ctx, key).Result()
+	if err != nil {
+		if strings.Contains(err.Error(), "no such key") {
+			return Tail{}, nil
+		}
+		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
+	}
+	tail := Tail{Exists: true, Length: info.Length, Added: info.EntriesAdded}
+	if tail.Last, err = wire.ParseID(info.LastGeneratedID); err != nil {
+		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
+	}
+	if info.Length > 0 {
+		if tail.First, err = wire.ParseID(info.FirstEntry.ID); err != nil {
+			return Tail{}, fmt.Errorf("describe %s: %w", key, err)
+		}
+	}
+	if info.EntriesAdded < info.Length {
+		tail.Added = -1 // a server older than 7.0 does not count, which reads as 0
+	}
+	return tail, nil
+}

@@ -1,0 +1,107 @@
+// Package stream is the loop over the partitions of a topic: it reads ahead, hands over, holds, advances and
+// drains. What a batch means is its caller's business; this package only moves a position once the caller says
+// that everything up to it is done.
+//
+// Each partition has two goroutines and nothing in common with the others: a reader, which fills up to ReadAhead
+// slots with batches, and a worker, which hands them over one by one. One more goroutine writes the positions of
+// all of them, and one samples how far the streams are ahead.
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redisevents/restatestart/internal/position"
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// Source reads partition streams. Its methods are called concurrently, once a partition at a time.
+type Source interface {
+	// Read returns what stands strictly after an id, at most count entries, and waits up to block for the first.
+	// A page with nothing read means that nothing came in time.
+	Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (Page, error)
+	// Tail tells where a stream ends and how much it holds.
+	Tail(ctx context.Context, partition int) (Tail, error)
+}
+
+// Page is what one read brought.
+type Page struct {
+	Entries []wire.Entry // those of a type that is wanted
+	Read    int          // how many there were, the others included
+	Last    wire.ID      // of the last one read; meaningful when Read is above 0
+}
+
+// Tail describes a stream.
+type Tail struct {
+	Exists bool
+	Length int64
+	First  wire.ID // lowest entry; meaningful when Length is above 0
+	Last   wire.ID // greatest id the stream ever gave out
+	Added  int64   // entries ever added, -1 where the server does not say (before Redis 7)
+}
+
+// Verdict is what came of handing entries over.
+type Verdict struct {
+	Action  Action
+	Skipped int // entries given up on in this hand-over, whatever the action
+
+	// The rest is for an Action other than Advance.
+
+	Remaining  []wire.Entry  // what to hand over again, for Hold
+	RetryAfter time.Duration // raises the wait before that, up to maxRetryAfter
+	Cause      string        // one word: what holds the position
+	Err        error
+	Detail     any // for Status
+}
+
+// Action is what to do with the position.
+type Action int
+
+// The actions.
+const (
+	Advance Action = iota // everything handed over is done
+	Skip                  // it failed, and is given up on; not while stopping, which may be why it failed
+	Hold                  // keep the position and hand over again, later
+	Stop                  // keep the position and stop this partition
+	Fail                  // keep the position and stop them all; Run returns the error
+)
+
+// Config says what to run. All fields are required.
+type Config struct {
+	Partitions []int
+	Source     Source
+	Store      position.Store
+	// Deliver hands entries over and says what to do next. Calls for different partitions run concurrently. When
+	// the context is cancelled, the call should end, and only Advance moves the position then.
+	Deliver func(ctx context.Context, partition int, entries []wire.Entry) Verdict
+	Logger  *slog.Logger // knows the topic and the consumer
+
+	// Start says where to begin a partition, given what is stored. It may ask the source.
+	Start func(ctx context.Context, partition int, stored position.Stored) (wire.ID, error)
+
+	BatchSize       int
+	Block           time.Duration
+	ReadAhead       int // batches held at once per partition, the one in hand included
+	PersistInterval time.Duration
+	PersistEach     bool // write a position before the next batch is handed over
+	DrainTimeout    time.Duration
+	HoldMin         time.Duration
+	HoldMax         time.Duration
+}
+
+const (
+	// maxBlock is how long one read may wait on the server. A client does not take back a read that waits, so that
+	// this is also how long the end of a reader can take. A longer Block is several reads.
+	maxBlock = time.Second
+	// logInterval is the least time between two lines about the same trouble.
+	logInterval = 30 * time.Second
+	// maxRetryAfter is how long a verdict can put off the next hand-over.
+	maxRetryAfter = 30 * time.Second
+	// sampleInterval is the time between two looks at the tails of the streams.
+	sampleInterval = 5 * time.Second
+	// stopMargin is what Run takes at most beyond DrainTimeout.
+	stopMargin = 950 * time.Millisecond
+	// flushMargin is what of it is kept for the last write of positions.
+	flushMargin = 450 * time.Millisecond
+)

@@ -1,0 +1,224 @@
+package restatestart
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/redisevents/restatestart/internal/ingress"
+)
+
+// Start is one workflow to start.
+type Start struct {
+	// Workflow is the name of the workflow service. Restate compares it to the letter. Required.
+	Workflow string
+	// Key is the workflow key, the business id by which the start happens once: Restate answers a second start of the
+	// same key with the first one's invocation, for as long as it retains that (one day after its end by default).
+	// Any valid UTF-8 but the empty string.
+	Key string
+	// Input is the workflow's input. Nil, and empty bytes, send no body and no Content-Type, for a handler without
+	// input. A []byte or json.RawMessage goes out byte for byte, anything else through Options.Encode.
+	Input any
+	// Handler is the handler to start. Defaults to Options.Handler.
+	Handler string
+	// Delay is how long Restate waits before it runs the workflow. 0 runs it at once; a negative one is a failed
+	// start.
+	Delay time.Duration
+	// Header goes with this start, over Options.Header. The same rules hold.
+	Header http.Header
+}
+
+// Starter starts a Restate workflow for each message that is worth one. It keeps no state between calls, takes no
+// lock, and is safe for concurrent use by every partition.
+type Starter[T any] struct {
+	keep      func(*Message[T]) bool
+	mapStart  func(*Message[T]) (Start, error)
+	options   Options
+	ingress   *ingress.Client
+	telemetry *telemetry
+}
+
+// New makes a Starter. Keep tells whether a message is worth a start; nil keeps every message. Map tells which
+// workflow a kept message starts, under which key and with which input. Both are called concurrently, once a
+// message and Handle call, and should do no I/O. New checks everything it can know, names the field that is wrong,
+// and does no I/O itself.
+func New[T any](keep func(*Message[T]) bool, mapStart func(*Message[T]) (Start, error), options Options) (*Starter[T], error) {
+	if mapStart == nil {
+		return nil, errors.New("restatestart: Map is nil")
+	}
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("restatestart: Options.%w", err)
+	}
+	client, err := ingress.New(ingress.Config{
+		URL: options.Ingress, RestatePath: options.PathStyle == PathRestateSend, Header: options.Header,
+		HTTP: options.HTTPClient, DialTimeout: options.AttemptTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("restatestart: Options.Ingress: %w", err)
+	}
+	telemetry, err := newTelemetry(options)
+	if err != nil {
+		return nil, fmt.Errorf("restatestart: Options.MeterProvider: %w", err)
+	}
+	return &Starter[T]{keep: keep, mapStart: mapStart, options: options, ingress: client, telemetry: telemetry}, nil
+}
+
+// CloseIdleConnections closes the HTTP connections that no start is using. They close by themselves after 90 s
+// without use. With an HTTPClient of one's own it is that client's method of the same name.
+func (s *Starter[T]) CloseIdleConnections() { s.ingress.CloseIdleConnections() }
+
+// Handle starts the workflows of a batch: Keep runs for every message, Map for those kept, and their starts are
+// posted in parallel, each with its retries. It returns nil when every start was accepted, by now or before, and a
+// *BlockedError otherwise. It returns no other error and does not panic.
+//
+// One start that fails does not keep the others from being posted. Messages of a batch that map to the same
+// workflow and key are posted one after the other in stream order, so that the first one's input is the one that
+// runs; when one of them is not accepted, those behind it are not posted.
+//
+// When ctx is cancelled before every start was accepted, the BlockedError has ShuttingDown set. Handle returns
+// once the attempts under way have ended, which the cancellation makes them do.
+func (s *Starter[T]) Handle(ctx context.Context, batch []Message[T]) error {
+	starts, heads := s.prepare(batch)
+	if len(starts) == 0 {
+		return nil
+	}
+	var group errgroup.Group
+	group.SetLimit(s.options.MaxParallelism)
+	for _, head := range heads {
+		group.Go(func() error {
+			s.startInOrder(ctx, starts, head)
+			return nil
+		})
+	}
+	_ = group.Wait() // the outcome of each start is kept with it
+
+	blocked := &BlockedError{}
+	for i := range starts {
+		if starts[i].failed == nil {
+			blocked.Accepted++
+		} else {
+			blocked.Failed = append(blocked.Failed, *starts[i].failed)
+		}
+	}
+	if len(blocked.Failed) == 0 {
+		return nil
+	}
+	blocked.ShuttingDown = ctx.Err() != nil
+	s.telemetry.batchBlocked(ctx, blocked)
+	return blocked
+}
+
+// start is a kept message on its way.
+type start[T any] struct {
+	message *Message[T]
+	send    ingress.Send
+	next    int          // the next message of the same workflow and key, 0 when there is none
+	failed  *FailedStart // why it was not accepted; set by whoever worked on it last
+}
+
+// prepare runs Keep and Map over a batch. It returns what was kept, in order, and where each chain of starts with
+// the same workflow and key begins. What failed here is in no chain.
+func (s *Starter[T]) prepare(batch []Message[T]) (starts []start[T], heads []int) {
+	type identity struct{ workflow, key string }
+	var last map[identity]int
+	for i := range batch {
+		message := &batch[i]
+		kept, send, failed := s.plan(message)
+		if !kept {
+			continue
+		}
+		if starts == nil {
+			starts = make([]start[T], 0, len(batch)-i)
+			last = make(map[identity]int, len(batch)-i)
+		}
+		starts = append(starts, start[T]{message: message, send: send, failed: failed})
+		at := len(starts) - 1
+		if failed != nil && failed.Reason != ReasonEncode {
+			continue // it has no identity that another one could have to wait for
+		}
+		id := identity{send.Workflow, send.Key}
+		if before, found := last[id]; found {
+			starts[before].next = at
+		} else {
+			heads = append(heads, at)
+		}
+		last[id] = at
+	}
+	return starts, heads
+}
+
+// plan decides about one message: whether it is kept, and what to send for it or why that cannot be done.
+func (s *Starter[T]) plan(message *Message[T]) (kept bool, send ingress.Send, failed *FailedStart) {
+	fail := func(reason Reason, err error) (bool, ingress.Send, *FailedStart) {
+		return true, send, &FailedStart{
+			EntryID: message.ID, Stream: message.Stream, Workflow: send.Workflow, Key: send.Key, Reason: reason, Err: err,
+		}
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			kept, send, failed = fail(ReasonPanic, newPanicError(reason))
+		}
+	}()
+	if s.keep != nil && !s.keep(message) {
+		return false, send, nil
+	}
+	mapped, err := s.mapStart(message)
+	if err != nil {
+		return fail(ReasonMap, err)
+	}
+	if mapped.Handler == "" {
+		mapped.Handler = s.options.Handler
+	}
+	send = ingress.Send{
+		Workflow: mapped.Workflow, Key: mapped.Key, Handler: mapped.Handler, Delay: mapped.Delay, Header: mapped.Header,
+	}
+	if err := send.Check(); err != nil {
+		return fail(ReasonInvalid, err)
+	}
+	if send.Body, err = s.encode(mapped.Input); err != nil {
+		return fail(ReasonEncode, err)
+	}
+	return true, send, nil
+}
+
+func (s *Starter[T]) encode(input any) ([]byte, error) {
+	switch input := input.(type) {
+	case nil:
+		return nil, nil
+	case []byte:
+		return input, nil
+	case json.RawMessage:
+		return input, nil
+	default:
+		return s.options.Encode(input)
+	}
+}
+
+// startInOrder posts a chain of starts with the same workflow and key, up to the first that is not accepted.
+func (s *Starter[T]) startInOrder(ctx context.Context, starts []start[T], head int) {
+	var before *FailedStart
+	for at := head; ; at = starts[at].next {
+		current := &starts[at]
+		switch {
+		case before != nil && current.failed == nil:
+			current.failed = &FailedStart{
+				EntryID: current.message.ID, Stream: current.message.Stream, Workflow: current.send.Workflow, Key: current.send.Key,
+				Reason: ReasonPredecessor, Err: fmt.Errorf("entry %s of the same key was not accepted", before.EntryID),
+			}
+		case current.failed == nil:
+			current.failed = s.startOne(ctx, current)
+		}
+		if before == nil {
+			before = current.failed
+		}
+		if current.next == 0 {
+			return
+		}
+	}
+}

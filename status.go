@@ -1,0 +1,179 @@
+package restatestart
+
+import (
+	"time"
+
+	"github.com/redisevents/restatestart/internal/stream"
+)
+
+// State is what a Consumer or one of its partitions is doing.
+type State string
+
+// The states. A blocked partition is not a dead one: it holds its position and tries again.
+const (
+	StateStarting State = "starting" // nothing was read yet
+	StateRunning  State = "running"  // it has messages in hand
+	StateIdle     State = "idle"     // it has read everything there is
+	StateBlocked  State = "blocked"  // something holds it, and it tries again
+	StateStopped  State = "stopped"  // it does not run
+)
+
+// Status is how a Consumer is doing, encodable as JSON.
+type Status struct {
+	Topic     string `json:"topic"`
+	Consumer  string `json:"consumer"`
+	KeyPrefix string `json:"keyPrefix,omitempty"`
+	// State is starting until Run knows its partitions, running while it consumes, and stopped before and after.
+	State State `json:"state"`
+	// Error is what troubles the consumer as a whole, or made Run return. Empty when nothing does.
+	Error string `json:"error,omitempty"`
+	// Connections is how many connections to Redis the consumer holds: one for each partition it reads and one more.
+	Connections int `json:"connections"`
+	// PositionsFailing tells that positions cannot be written. Nil when they can.
+	PositionsFailing *PositionsFailing `json:"positionsFailing,omitempty"`
+	// Partitions are those this instance owns, in order.
+	Partitions []PartitionStatus `json:"partitions"`
+}
+
+// PositionsFailing tells since when positions cannot be written, and why. Messages are processed meanwhile; a
+// crash hands them over again.
+type PositionsFailing struct {
+	Since time.Time `json:"since"`
+	Error string    `json:"error"`
+}
+
+// PartitionStatus is how one partition is doing.
+type PartitionStatus struct {
+	Partition int   `json:"partition"`
+	State     State `json:"state"`
+	// Position is the id of the last entry that is done, `0-0` before the first.
+	Position string `json:"position"`
+	// Blocked tells what holds the partition. Nil when nothing does.
+	Blocked *Blocked `json:"blocked,omitempty"`
+	// Error is why the partition stopped, if an error made it.
+	Error string `json:"error,omitempty"`
+	// Lag is how many entries the stream held behind the position when it was last looked at, at most some seconds
+	// ago. Nil when that is not known: Redis does not count the entries before a position in the middle of a stream,
+	// so that it is known from the first time the position was at an end of it.
+	Lag *int64 `json:"lag,omitempty"`
+	// Oldest is when the oldest message that is read and not done was published. Nil when there is none.
+	Oldest *time.Time `json:"oldest,omitempty"`
+	// Passed counts the entries that the position moved over in this Run, Handed those of them that were handed to the
+	// handler, and Skipped those that were given up on.
+	Passed  int64 `json:"passed"`
+	Handed  int64 `json:"handed"`
+	Skipped int64 `json:"skipped"`
+}
+
+// Blocked is what holds a partition.
+type Blocked struct {
+	// Since is when the hold began, Attempts how often it was tried so far, and Next when it is tried again.
+	Since    time.Time `json:"since"`
+	Attempts int       `json:"attempts"`
+	Next     time.Time `json:"next"`
+	// Cause is one of starts (a *BlockedError), malformed (entries that cannot be decoded), handler (another error of
+	// the handler), read (the stream cannot be read) and positions (they cannot be read or written).
+	Cause string `json:"cause"`
+	// Error is the last error in one line.
+	Error string `json:"error"`
+	// Failed are the starts that were not accepted, when the cause is starts.
+	Failed []FailedStart `json:"failed,omitempty"`
+	// Malformed are the ids of the entries that cannot be decoded.
+	Malformed []string `json:"malformed,omitempty"`
+}
+
+// runStatus is what Status shows of a run.
+type runStatus struct {
+	state       State
+	group       *stream.Group // nil before there is one
+	connections int
+	err         error
+}
+
+func (c *Consumer[T]) show(run runStatus) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.run = run
+}
+
+// trouble notes an error that the consumer lives on with.
+func (c *Consumer[T]) trouble(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.run.err = err
+}
+
+// end notes how a run ended, and leaves what its partitions had come to.
+func (c *Consumer[T]) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.run.state, c.run.err = StateStopped, err
+}
+
+// Status tells how the consumer is doing at this moment. It is cheap, needs no Redis, and may be called at any
+// time, before and after Run too.
+func (c *Consumer[T]) Status() Status {
+	c.mu.Lock()
+	run := c.run
+	c.mu.Unlock()
+	status := Status{
+		Topic: c.topic, Consumer: c.options.Consumer, KeyPrefix: c.options.KeyPrefix,
+		State: run.state, Connections: run.connections, Partitions: []PartitionStatus{},
+	}
+	if run.state == "" {
+		status.State = StateStopped
+	}
+	if run.err != nil {
+		status.Error = oneLine(run.err.Error())
+	}
+	if run.group == nil {
+		return status
+	}
+	partitions, since, failing := run.group.Status()
+	if failing != nil {
+		status.PositionsFailing = &PositionsFailing{Since: since, Error: oneLine(failing.Error())}
+	}
+	for _, partition := range partitions {
+		status.Partitions = append(status.Partitions, partitionStatus(partition))
+	}
+	return status
+}
+
+func partitionStatus(from stream.Status) PartitionStatus {
+	status := PartitionStatus{
+		Partition: from.Partition, State: stateOf(from.State), Position: from.Position.String(),
+		Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
+	}
+	if from.Err != nil {
+		status.Error = oneLine(from.Err.Error())
+	}
+	if from.LagKnown {
+		status.Lag = &from.Lag
+	}
+	if !from.Oldest.IsZero() {
+		status.Oldest = &from.Oldest
+	}
+	if held := from.Blocked; held != nil {
+		detail, _ := held.Detail.(blockedDetail)
+		status.Blocked = &Blocked{
+			Since: held.Since, Attempts: held.Attempts, Next: held.Next, Cause: held.Cause, Error: oneLine(held.Err.Error()),
+			Failed: detail.failed, Malformed: detail.malformed,
+		}
+	}
+	return status
+}
+
+func stateOf(state stream.State) State {
+	switch state {
+	case stream.Running:
+		return StateRunning
+	case stream.Idle:
+		return StateIdle
+	case stream.Holding:
+		return StateBlocked
+	case stream.Stopped:
+		return StateStopped
+	default:
+		return StateStarting
+	}
+}
