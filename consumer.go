@@ -95,7 +95,7 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 	c := &Consumer[T]{
 		topic: topic, decode: decode, handler: handler, options: options,
 		keys: wire.Keys{Prefix: options.KeyPrefix, Topic: topic}, split: options.split(),
-		log:  options.Logger.With(slog.String("topic", topic), slog.String("consumer", options.Consumer)),
+		log: options.Logger.With(slog.String("topic", topic), slog.String("consumer", options.Consumer)),
 	}
 	c.backend = connect(c)
 	return c, nil

@@ -79,7 +79,10 @@ func cut(text string, limit int) string {
 func (c *Client) redact(text string, send Send) string {
 	const short, redacted = 4, "[redacted]"
 	for _, header := range [...]http.Header{c.header, send.Header} {
-		for _, values := range header {
+		for name, values := range header {
+			if http.CanonicalHeaderKey(name) == "Content-Type" {
+				continue // no secret, and what an answer about it is about
+			}
 			for _, value := range values {
 				// An Authorization may come back without its scheme.
 				_, credentials, _ := strings.Cut(value, " ")

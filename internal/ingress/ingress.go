@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 )
 
@@ -43,12 +44,12 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := config.Header.Clone()
-	if header == nil {
-		header = http.Header{}
-	}
-	if err := CheckHeader(header); err != nil {
+	if err := CheckHeader(config.Header); err != nil {
 		return nil, err
+	}
+	header := make(http.Header, len(config.Header)+1)
+	for name, values := range config.Header {
+		header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 	}
 	if base.User != nil {
 		if header.Get("Authorization") != "" {

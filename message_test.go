@@ -1,0 +1,105 @@
+package restatestart_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redisevents/restatestart"
+)
+
+func TestAMessageHasWhatTheEntryHas(t *testing.T) {
+	t.Parallel()
+	entry := redis.XMessage{ID: "1726000000000-7", Values: map[string]any{
+		"b": `{"key":"k"}`, "t": "BetSettled", "k": "cust-42", "c": "corr-1", "p": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		"h": "5:brand6:orange7:attempt1:3", "unknown": "ignored",
+	}}
+	message, err := restatestart.NewMessage("s:{claims}:3", 3, entry, restatestart.JSON[claim])
+	require.NoError(t, err)
+	value, found, err := message.Headers.Lookup("attempt")
+	require.NoError(t, err)
+	assert.True(t, found)
+	assert.Equal(t, "3", value)
+	var headers []restatestart.Header
+	for header, err := range message.Headers.All() {
+		require.NoError(t, err)
+		headers = append(headers, header)
+	}
+	assert.Equal(t, []restatestart.Header{{Name: "brand", Value: "orange"}, {Name: "attempt", Value: "3"}}, headers)
+	packed, err := restatestart.NewHeaders(headers...)
+	require.NoError(t, err)
+	assert.Equal(t, restatestart.Message[claim]{
+		Value: claim{Key: "k"}, ID: "1726000000000-7", Stream: "s:{claims}:3", Partition: 3, Type: "BetSettled", Key: "cust-42",
+		CorrelationID: "corr-1", TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		Headers: packed, Body: []byte(`{"key":"k"}`),
+	}, message)
+}
+
+// B09, B46: what is missing or odd is an error that names the entry, and never a panic.
+func TestAnEntryThatCannotBeReadNamesItself(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		entry redis.XMessage
+		text  string
+	}{
+		"no body":              {redis.XMessage{ID: "1-2", Values: map[string]any{"payload": "{}"}}, `entry 1-2 of s: malformed entry: there is no field "b"`},
+		"no fields":            {redis.XMessage{ID: "1-2"}, `no field "b"`},
+		"a body of other type": {redis.XMessage{ID: "1-2", Values: map[string]any{"b": 7}}, `no field "b"`},
+		"broken JSON":          {redis.XMessage{ID: "1-2", Values: map[string]any{"b": "{bad"}}, "entry 1-2 of s: malformed entry: invalid character"},
+		"an id that is none":   {redis.XMessage{ID: "x", Values: map[string]any{"b": "{}"}}, "not a stream id"},
+	} {
+		_, err := restatestart.NewMessage("s", 0, row.entry, restatestart.JSON[claim])
+		require.ErrorIs(t, err, restatestart.ErrMalformed, name)
+		require.ErrorContains(t, err, row.text, name)
+	}
+	_, err := restatestart.NewMessage("s", 0, redis.XMessage{ID: "1-2", Values: map[string]any{"b": "{}"}}, func([]byte) (claim, error) { panic(errBoom) })
+	require.ErrorIs(t, err, restatestart.ErrMalformed)
+	require.ErrorIs(t, err, errBoom)
+}
+
+func TestAMalformedHeaderBlockHarmsOnlyThoseWhoLook(t *testing.T) {
+	t.Parallel()
+	entry := redis.XMessage{ID: "1-2", Values: map[string]any{"b": "{}", "h": "1:a1:b9:z"}}
+	message, err := restatestart.NewMessage("s", 0, entry, restatestart.JSON[claim])
+	require.NoError(t, err)
+	value, found, err := message.Headers.Lookup("a")
+	require.NoError(t, err)
+	assert.True(t, found)
+	assert.Equal(t, "b", value)
+	_, _, err = message.Headers.Lookup("q")
+	require.ErrorContains(t, err, "malformed header block")
+}
+
+// B44, B45: exactly one JSON value, with its numbers as they are, and no error that repeats the body.
+func TestJSONTakesExactlyOneValue(t *testing.T) {
+	t.Parallel()
+	type amount struct {
+		Cents int8            `json:"cents"`
+		Raw   json.RawMessage `json:"raw"`
+	}
+	value, err := restatestart.JSON[amount]([]byte(" {\"cents\":7,\"raw\":9007199254740993}\n"))
+	require.NoError(t, err)
+	assert.Equal(t, amount{Cents: 7, Raw: json.RawMessage("9007199254740993")}, value)
+	null, err := restatestart.JSON[amount]([]byte("null"))
+	require.NoError(t, err)
+	assert.Zero(t, null)
+
+	for body, text := range map[string]string{
+		"":                   "body is empty",
+		"  ":                 "body is empty",
+		"{} x":               "after top-level value",
+		"{}{}":               "after top-level value",
+		"{\"cents\":":        "unexpected end",
+		"{\"raw\":\"\xff\"}": "not valid UTF-8",
+		`{"cents":31415}`:    "field cents, at byte 14, does not fit int8",
+		`[27182]`:            "body, at byte 1, does not fit restatestart_test.amount",
+	} {
+		_, err := restatestart.JSON[amount]([]byte(body))
+		require.ErrorContains(t, err, text, body)
+		assert.NotContains(t, err.Error(), "31415")
+		assert.NotContains(t, err.Error(), "27182")
+	}
+}
