@@ -139,7 +139,7 @@ func TestS14NeitherCredentialsNorBodiesLeaveTheirPlace(t *testing.T) {
 	fake.Script("hang", restatetest.Status(503).Always())
 
 	var log bytes.Buffer
-	spans, reader := tracetest.NewSpanRecorder(), metric.NewManualReader()
+	spans := tracetest.NewSpanRecorder()
 	for _, options := range []restatestart.Options{
 		{Ingress: strings.Replace(fake.URL(), "//", "//user:t0psecret@", 1)},
 		{Ingress: fake.URL(), Header: http.Header{"Authorization": {"Bearer t0psecret"}}},
@@ -148,6 +148,7 @@ func TestS14NeitherCredentialsNorBodiesLeaveTheirPlace(t *testing.T) {
 		options.HTTPClient, options.MaxAttempts = fake.Client(), 1
 		options.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		options.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		reader := metric.NewManualReader()
 		options.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
 		starter, err := restatestart.New(nil, func(message *restatestart.Message[claim]) (restatestart.Start, error) {
 			return restatestart.Start{Workflow: "Payout", Key: message.Value.Key, Input: map[string]string{"account": "iban-DE00"}}, nil
@@ -162,11 +163,11 @@ func TestS14NeitherCredentialsNorBodiesLeaveTheirPlace(t *testing.T) {
 		for _, cause := range blocked.Unwrap() {
 			fmt.Fprintf(&log, " %v %+v", cause, cause)
 		}
+		fmt.Fprint(&log, counters(t, reader))
 	}
 	for _, span := range spans.Ended() {
 		fmt.Fprintf(&log, "%s %v %v %v", span.Name(), span.Attributes(), span.Events(), span.Status())
 	}
-	fmt.Fprint(&log, counters(t, reader))
 	assert.Contains(t, log.String(), "you sent")
 	assert.Contains(t, log.String(), "start attempt failed")
 	for _, secret := range secrets {
