@@ -134,7 +134,10 @@ var errTopicGrew = errors.New("the topic has more partitions than before")
 // runOnce consumes a fixed number of partitions.
 func (c *Consumer[T]) runOnce(ctx context.Context) error {
 	partitions, err := c.countPartitions(ctx)
-	if err != nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
+		return nil // stopped before it began
+	}
+	if err != nil {
 		return err
 	}
 	owned := c.split.owned(partitions)
@@ -178,7 +181,7 @@ func (c *Consumer[T]) countPartitions(ctx context.Context) (int, error) {
 		recorded, err := c.recordedPartitions(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return 0, nil
+			return 0, ctx.Err()
 		case err == nil && c.options.Partitions == 0:
 			return max(recorded, 1), nil
 		case err == nil && c.options.Partitions < recorded:
@@ -215,11 +218,8 @@ func (c *Consumer[T]) recordedPartitions(ctx context.Context) (int, error) {
 	if v, err := strconv.Atoi(version); err == nil && v != wire.Version {
 		return 0, fmt.Errorf("%w %d, this package reads %d", errVersion, v, wire.Version)
 	}
-	count, err := strconv.Atoi(partitions)
-	if err != nil || count < 0 {
-		return 0, nil //nolint:nilerr // RedisEvents takes an unreadable count for none
-	}
-	return count, nil
+	count, _ := strconv.Atoi(partitions) // RedisEvents takes an unreadable count for none
+	return max(count, 0), nil
 }
 
 const watchInterval = 5 * time.Second

@@ -42,12 +42,12 @@ func (c *Consumer[T]) deliver(ctx context.Context, partition int, entries []wire
 	}
 
 	detail := blockedDetail{malformed: malformed.ids}
-	var blocked *BlockedError
+	blocked, isBlocked := errors.AsType[*BlockedError](err)
 	switch {
 	case err == nil:
 		verdict.Action, verdict.Cause = stream.Hold, causeMalformed
 		verdict.Remaining = malformed.entries
-	case errors.As(err, &blocked):
+	case isBlocked:
 		verdict.Action, verdict.Cause, verdict.RetryAfter = stream.Hold, causeStarts, blocked.RetryAfter()
 		verdict.Remaining = inOrder(entries, named(decoded, blocked), malformed.entries)
 		detail.failed = blocked.Failed

@@ -66,7 +66,7 @@ func blockedBy(t *testing.T, err error) *restatestart.BlockedError {
 	require.Error(t, err)
 	var blocked *restatestart.BlockedError
 	require.ErrorAs(t, err, &blocked)
-	require.Same(t, blocked, err, "a BlockedError is the only error of Handle") //nolint:testifylint // identity is the point
+	require.Same(t, blocked, err, "a BlockedError is the only error of Handle")
 	return blocked
 }
 
@@ -78,14 +78,11 @@ func onlyFailure(t *testing.T, err error) restatestart.FailedStart {
 	return blocked.Failed[0]
 }
 
-// gaps are the waits between the requests for a key.
-func gaps(fake *restatetest.Server, key string) []time.Duration {
+// gaps are the waits between the requests, all of one key.
+func gaps(fake *restatetest.Server) []time.Duration {
 	var waits []time.Duration
 	var last time.Time
 	for _, request := range fake.Requests() {
-		if request.Key != key {
-			continue
-		}
 		if !last.IsZero() {
 			waits = append(waits, request.At.Sub(last))
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
@@ -131,8 +132,7 @@ func JSON[T any](body []byte) (T, error) {
 		return value, errors.New("body is empty")
 	}
 	if err := json.Unmarshal(body, &value); err != nil {
-		var mismatch *json.UnmarshalTypeError
-		if errors.As(err, &mismatch) {
+		if mismatch, found := errors.AsType[*json.UnmarshalTypeError](err); found {
 			// Its text quotes numbers, and a number may be an amount or an account.
 			where := "body"
 			if mismatch.Field != "" {

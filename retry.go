@@ -121,6 +121,6 @@ func classify(ctx context.Context, answer ingress.Answer, err error) (reason Rea
 }
 
 func isTimeout(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+	network, found := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || found && network.Timeout()
 }

@@ -122,7 +122,7 @@ func TestS3TheBodyIsTheEncodedInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fake := restatetest.New(t)
-			fake.ScriptAll(restatetest.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }))
+			fake.ScriptAll(restatetest.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
 			starter := starterOn(t, fake, func(*restatestart.Message[claim]) (restatestart.Start, error) {
 				return restatestart.Start{Workflow: "Payout", Key: "k", Input: row.input}, nil
 			}, restatestart.Options{})

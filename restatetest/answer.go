@@ -27,7 +27,7 @@ func (a *answer) Write(p []byte) (int, error) {
 // Flush makes the answer an [http.Flusher], for steps that answer bit by bit.
 func (a *answer) Flush() {
 	a.finish()
-	a.ResponseWriter.(http.Flusher).Flush()
+	_ = http.NewResponseController(a.ResponseWriter).Flush()
 }
 
 // finish is the 200 that net/http sends when nobody said otherwise.

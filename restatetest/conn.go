@@ -96,7 +96,7 @@ func (c *conn) repaired(line []byte) []byte {
 	whole = append(whole, line[:first+1]...)
 	for i, b := range target {
 		whole = append(whole, b)
-		if b == '%' && !(i+2 < len(target) && isHex(target[i+1]) && isHex(target[i+2])) {
+		if b == '%' && (i+2 >= len(target) || !isHex(target[i+1]) || !isHex(target[i+2])) {
 			whole = append(whole, "25"...)
 		}
 	}

@@ -42,10 +42,10 @@ func queryDelay(query string) (delay time.Duration, given bool, err error) {
 // parseDelay reads "1500ms", "1h 30m", "2 min" and the like, and the ISO 8601 form "PT10S".
 func parseDelay(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
-	switch {
-	case text == "":
+	switch text {
+	case "":
 		return 0, errDelayEmpty
-	case text == "0":
+	case "0":
 		return 0, nil
 	}
 	sign, magnitude := text[0], strings.TrimLeft(text, "+-")

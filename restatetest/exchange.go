@@ -139,25 +139,21 @@ func (x *exchange) check(start *Started) *refusal {
 	if t.unroutable != nil {
 		return t.unroutable
 	}
-	input := InputJSON
-	if registered != nil && t.workflow != "" {
-		declared := registered[t.workflow]
-		if declared == nil {
-			return unknownService(t.workflow)
-		}
-		if t.misshapen == nil {
-			kind, known := declared.handlers[t.handler]
-			if !known {
-				return unknownHandler(t.workflow, t.handler)
-			}
-			if declared.private {
-				return refuse(http.StatusBadRequest, notPublic)
-			}
-			input = kind
-		}
+	if registered != nil && t.workflow != "" && registered[t.workflow] == nil {
+		return unknownService(t.workflow)
 	}
 	if t.misshapen != nil {
 		return t.misshapen
+	}
+	input := InputJSON
+	if declared := registered[t.workflow]; declared != nil {
+		var known bool
+		if input, known = declared.handlers[t.handler]; !known {
+			return unknownHandler(t.workflow, t.handler)
+		}
+		if declared.private {
+			return refuse(http.StatusBadRequest, notPublic)
+		}
 	}
 	if t.verb != verbSend {
 		return refuse(http.StatusNotImplemented, notImitated)

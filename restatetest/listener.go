@@ -78,7 +78,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	s.wire.Lock()
 	defer s.wire.Unlock()
 	if s.listener != l.Listener { // it went down between the two
-		accepted.Close()
+		_ = accepted.Close()
 		return nil, net.ErrClosed
 	}
 	s.connections++

@@ -90,13 +90,17 @@ func TestStatusAnswersAsTheIngressOrAsAProxy(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		h := response.Header
-		answers = append(answers, got{response.StatusCode, string(body), h.Get("Content-Type"),
-			h.Get("X-Restate-Error-Source"), h.Get("Retry-After"), h.Get("Location")})
+		answers = append(answers, got{
+			response.StatusCode, string(body), h.Get("Content-Type"),
+			h.Get("X-Restate-Error-Source"), h.Get("Retry-After"), h.Get("Location"),
+		})
 	}
 	assert.Equal(t, []got{
 		{503, `{"code":503,"message":"Service Unavailable","source":"ingress"}`, "application/json", "ingress", "2", ""},
-		{429, `{"code":429,"message":"too many requests, the ingress is overloaded. Retry later.","source":"ingress"}`,
-			"application/json", "ingress", "", ""},
+		{
+			429, `{"code":429,"message":"too many requests, the ingress is overloaded. Retry later.","source":"ingress"}`,
+			"application/json", "ingress", "", "",
+		},
 		{502, "<h1>Bad Gateway</h1>", "text/html", "", "", ""},
 		{307, "", "", "", "", "http://elsewhere.test/"},
 		{204, "", "", "", "", ""},

@@ -23,7 +23,7 @@ const (
 // TB is the part of [testing.TB] used here, so that importing this package does not import testing.
 type TB interface {
 	Helper()
-	Cleanup(func())
+	Cleanup(f func())
 	Errorf(format string, args ...any)
 }
 
@@ -68,7 +68,7 @@ func Start(options ...Option) *Server {
 // Listen starts a server on TCP, for example on "127.0.0.1:0", for code under test that cannot be given an HTTP client.
 // The caller closes it. The error is the one of [net.Listen].
 func Listen(addr string, options ...Option) (*Server, error) {
-	listener, err := net.Listen("tcp", addr)
+	listener, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("restatetest: %w", err)
 	}
@@ -78,12 +78,17 @@ func Listen(addr string, options ...Option) (*Server, error) {
 	return server, nil
 }
 
+func listen(addr string) (net.Listener, error) {
+	var config net.ListenConfig
+	return config.Listen(context.Background(), "tcp", addr)
+}
+
 func newServer(options []Option) *Server {
 	server := &Server{limits: limits{body: DefaultBodyLimit}, open: make(map[*conn]struct{})}
 	for _, option := range options {
 		option(server)
 	}
-	server.http = &http.Server{
+	server.http = &http.Server{ //nolint:gosec // a slow client is what some tests are about
 		Handler:     http.HandlerFunc(server.handle),
 		ErrorLog:    log.New(io.Discard, "", 0),
 		ConnContext: withConn,
@@ -92,9 +97,12 @@ func newServer(options []Option) *Server {
 			case http.StateNew:
 				server.running.Add(1)
 			case http.StateIdle:
-				c.(*conn).expectRequest()
+				if c, ok := c.(*conn); ok {
+					c.expectRequest()
+				}
 			case http.StateClosed:
 				server.running.Done()
+			default: // a request is under way, or the connection is a step's own
 			}
 		},
 	}
@@ -118,9 +126,9 @@ func (s *Server) URL() string {
 // returns a new client, to be changed at will, over one shared transport, whose connections [Server.Close] closes.
 func (s *Server) Client() *http.Client { return &http.Client{Transport: s.transport} }
 
-// Dial opens a connection to this server, in memory or on TCP, whatever addr says. It fits [http.Transport]'s DialContext.
+// Dial opens a connection to this server, in memory or on TCP, whatever the address says. It fits [http.Transport]'s DialContext.
 // While the server is down or closed it fails as a refused TCP connection does: errors.Is(err, syscall.ECONNREFUSED).
-func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (s *Server) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	if s.address != "" {
 		var dialer net.Dialer
 		return dialer.DialContext(ctx, "tcp", s.address)
@@ -158,7 +166,7 @@ func (s *Server) Up() {
 	}
 	var failure error
 	for range relistenAttempts {
-		listener, err := net.Listen("tcp", s.address)
+		listener, err := listen(s.address)
 		if err == nil {
 			s.serve(listener)
 			return
@@ -179,7 +187,7 @@ func (s *Server) Close() {
 	s.wire.Unlock()
 
 	s.transport.CloseIdleConnections()
-	s.http.Close()
+	_ = s.http.Close()
 	s.running.Wait()
 }
 
@@ -187,7 +195,7 @@ func (s *Server) serve(listener net.Listener) {
 	s.wire.Lock()
 	if s.closed || s.listener != nil {
 		s.wire.Unlock()
-		listener.Close()
+		_ = listener.Close()
 		return
 	}
 	s.listener = listener
@@ -203,11 +211,11 @@ func (s *Server) serve(listener net.Listener) {
 // hangUp is called with s.wire held.
 func (s *Server) hangUp() {
 	if s.listener != nil {
-		s.listener.Close()
+		_ = s.listener.Close()
 		s.listener = nil
 	}
 	for c := range s.open {
-		c.Conn.Close()
+		_ = c.Conn.Close()
 	}
 	clear(s.open)
 }

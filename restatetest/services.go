@@ -66,8 +66,8 @@ func (s *Server) Unregister(name string) {
 }
 
 // names are sorted; the real server's have no order.
-func (s services) names() []string {
-	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(s))))
+func (s *services) names() []string {
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(*s))))
 }
 
 // refuses says why content of this header and body cannot be the handler's input, or nothing.
@@ -78,6 +78,7 @@ func (input Input) refuses(header http.Header, body []byte) string {
 	}
 	expected := "application/json"
 	switch input {
+	case InputJSON:
 	case InputNone:
 		if given || len(body) > 0 {
 			return "Expected body and content-type to be empty, but wasn't with content-type '" + rustOption(contentType, given) + "'"

@@ -127,7 +127,7 @@ func fromUTF8Error(text []byte) string {
 	if promising < len(rest) {
 		length = fmt.Sprintf("Some(%d)", max(1, promising))
 	}
-	numbers := strings.ReplaceAll(fmt.Sprint(text), " ", ", ")
+	numbers := strings.ReplaceAll(fmt.Sprint(text), " ", ", ") //nolint:staticcheck // the bytes as numbers, not as text
 	return fmt.Sprintf("FromUtf8Error { bytes: %s, error: Utf8Error { valid_up_to: %d, error_len: %s } }", numbers, valid, length)
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -119,9 +120,7 @@ func (c *Client) Post(ctx context.Context, send Send) (Answer, error) {
 
 func (c *Client) request(ctx context.Context, send Send) *http.Request {
 	header := make(http.Header, len(c.header)+len(send.Header)+3)
-	for name, values := range c.header {
-		header[name] = values
-	}
+	maps.Copy(header, c.header)
 	for name, values := range send.Header {
 		header[http.CanonicalHeaderKey(name)] = values
 	}
@@ -154,8 +153,7 @@ func (c *Client) request(ctx context.Context, send Send) *http.Request {
 // withoutURL drops what http.Client wraps around an error: the method and the URL, which holds the key and may
 // hold credentials.
 func withoutURL(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, found := errors.AsType[*url.Error](err); found {
 		return wrapped.Err
 	}
 	return err

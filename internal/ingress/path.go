@@ -17,8 +17,7 @@ func parseURL(text string) (*url.URL, error) {
 	}
 	parsed, err := url.Parse(text)
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
+		if wrapped, found := errors.AsType[*url.Error](err); found {
 			err = wrapped.Err
 		}
 		return nil, fmt.Errorf("not a URL: %w", err)

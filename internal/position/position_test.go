@@ -5,11 +5,12 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/internal/position/positiontest"
 	"github.com/redisevents/restatestart/internal/wire"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestMemory(t *testing.T) {

@@ -54,13 +54,12 @@ func (g *Group) Run(ctx context.Context) error {
 		g.others.Go(func() { g.keeper.run(reading) })
 		g.others.Go(func() { g.sample(reading) })
 		<-reading.Done()
-		g.drain(stopWorking)
+		g.drain(stopWorking) //nolint:contextcheck // the context is over, and positions are written all the same
 	}
 	for _, p := range g.partitions {
 		p.status.stop(nil)
 	}
-	var failed failure
-	if errors.As(context.Cause(reading), &failed) {
+	if failed, found := errors.AsType[failure](context.Cause(reading)); found {
 		return failed.error
 	}
 	return nil

@@ -83,12 +83,12 @@ func pass(d time.Duration) {
 }
 
 // stop cancels and returns what Run returned, and how long that took.
-func (r *rig) stop() (error, time.Duration) {
+func (r *rig) stop() (time.Duration, error) {
 	r.t.Helper()
 	began := time.Now()
 	r.cancel()
 	err := <-r.result
-	return err, time.Since(began)
+	return time.Since(began), err
 }
 
 // deliveries are what was handed over so far.
@@ -223,7 +223,7 @@ func TestC1ThePositionMovesOnlyPastWhatIsDone(t *testing.T) {
 		release <- struct{}{}
 		pass(5 * time.Second)
 		assert.Equal(t, "4-0", r.position(0))
-		err, _ := r.stop()
+		_, err := r.stop()
 		require.NoError(t, err)
 		assert.Equal(t, []string{"0: m1 m2 m3", "0: m4"}, r.deliveries())
 	})
@@ -246,7 +246,7 @@ func TestC2AHoldWaitsOneSecondDoublingToThirtyForEver(t *testing.T) {
 		}
 		assert.Len(t, times, 6+(3600-31)/30)
 		assert.Equal(t, "0-0", r.position(0))
-		_, took := r.stop()
+		took, _ := r.stop()
 		assert.Less(t, took, 1100*time.Millisecond, "a sleep is no reason to stay")
 	})
 }
@@ -381,7 +381,7 @@ func TestC4SkipStopAndFail(t *testing.T) {
 				return stream.Verdict{Action: stream.Skip, Err: boom}
 			}
 			r.run()
-			err, took := r.stop()
+			took, err := r.stop()
 			require.NoError(t, err)
 			assert.Equal(t, 5*time.Second, took)
 			assert.Equal(t, "0-0", r.position(0))
@@ -407,7 +407,7 @@ func TestC4SkipStopAndFail(t *testing.T) {
 			assert.Equal(t, "1-0", r.position(1))
 			assert.Equal(t, stream.Stopped, r.status(0).State)
 			require.ErrorIs(t, r.status(0).Err, boom)
-			err, _ := r.stop()
+			_, err := r.stop()
 			require.NoError(t, err)
 		})
 	})
@@ -463,7 +463,7 @@ func TestC6TheBatchInHandGetsTheDrainTimeout(t *testing.T) {
 			}
 			r.run()
 			pass(4 * time.Second)
-			err, took := r.stop()
+			took, err := r.stop()
 			require.NoError(t, err)
 			assert.Equal(t, 5*time.Second, took)
 			assert.Equal(t, []string{"0: m1 m2 m3"}, r.deliveries(), "what was read ahead is not begun")
@@ -480,7 +480,7 @@ func TestC6TheBatchInHandGetsTheDrainTimeout(t *testing.T) {
 				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: ctx.Err()}
 			}
 			r.run()
-			err, took := r.stop()
+			took, err := r.stop()
 			require.NoError(t, err)
 			assert.Equal(t, 10*time.Second, took)
 			assert.Equal(t, "0-0", r.position(0))
@@ -496,7 +496,7 @@ func TestC6TheBatchInHandGetsTheDrainTimeout(t *testing.T) {
 				return stream.Verdict{}
 			}
 			r.run()
-			err, took := r.stop()
+			took, err := r.stop()
 			require.NoError(t, err)
 			assert.LessOrEqual(t, took, 11*time.Second)
 			assert.Equal(t, 1, r.log.count("left behind"))
@@ -511,7 +511,7 @@ func TestC6TheBatchInHandGetsTheDrainTimeout(t *testing.T) {
 			r.config.Block = time.Minute
 			r.run()
 			pass(1500 * time.Millisecond)
-			err, took := r.stop()
+			took, err := r.stop()
 			require.NoError(t, err)
 			assert.LessOrEqual(t, took, time.Second, "although Block is longer")
 		})
@@ -525,7 +525,7 @@ func TestC6TheBatchInHandGetsTheDrainTimeout(t *testing.T) {
 			r.add(0, 1, 1)
 			r.run()
 			pass(500 * time.Millisecond)
-			err, took := r.stop()
+			took, err := r.stop()
 			require.NoError(t, err)
 			assert.LessOrEqual(t, took, 11*time.Second)
 			assert.Equal(t, 1, r.log.count("last positions not written"))
@@ -610,7 +610,7 @@ func TestC7ARunThatBeginsDuringAnOutageWaitsItOut(t *testing.T) {
 		again.store.fail(io.ErrUnexpectedEOF)
 		again.run()
 		pass(time.Minute)
-		err, took := again.stop()
+		took, err := again.stop()
 		require.NoError(t, err)
 		assert.Zero(t, took)
 	})
@@ -648,7 +648,7 @@ func splitDeliveries(deliveries []string) []string {
 	var single []string
 	for _, delivery := range deliveries {
 		partition, list, _ := strings.Cut(delivery, ": ")
-		for _, body := range strings.Fields(list) {
+		for body := range strings.FieldsSeq(list) {
 			single = append(single, partition+": "+body)
 		}
 	}
@@ -963,7 +963,7 @@ func TestAGroupWithoutPartitionsWaitsToBeStopped(t *testing.T) {
 		r := newRig(t)
 		r.run()
 		pass(time.Hour)
-		err, took := r.stop()
+		took, err := r.stop()
 		require.NoError(t, err)
 		assert.Zero(t, took)
 	})

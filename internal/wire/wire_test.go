@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redisevents/restatestart/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redisevents/restatestart/internal/wire"
 )
 
 func TestKeysCarryTheTopicAsHashTag(t *testing.T) {
@@ -181,5 +182,6 @@ func TestInstanceIDsMatchTheOriginal(t *testing.T) {
 	} {
 		assert.Equal(t, want, wire.DeriveInstanceID(name).String(), name)
 	}
-	assert.NotEqual(t, wire.RandomInstanceID(), wire.RandomInstanceID())
+	random := wire.RandomInstanceID()
+	assert.NotEqual(t, random, wire.RandomInstanceID())
 }

@@ -5,10 +5,11 @@ import (
 	"math"
 	"testing"
 
-	"github.com/redisevents/restatestart/internal/position"
-	"github.com/redisevents/restatestart/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redisevents/restatestart/internal/position"
+	"github.com/redisevents/restatestart/internal/wire"
 )
 
 // Harness is what a store under test brings along.
@@ -55,8 +56,16 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		t.Parallel()
 		h := open(t)
 		ascending := []wire.ID{
-			{Seq: 1}, {Ms: 9, Seq: 9}, {Ms: 9, Seq: 10}, {Ms: 10, Seq: 1}, {Ms: 99, Seq: 100}, {Ms: 1726000000000, Seq: 7},
-			{Ms: 1 << 53, Seq: 0}, {Ms: 1<<53 + 1, Seq: 0}, {Ms: 1<<53 + 1, Seq: 1}, {Ms: math.MaxUint64, Seq: math.MaxUint64},
+			{Seq: 1},
+			{Ms: 9, Seq: 9},
+			{Ms: 9, Seq: 10},
+			{Ms: 10, Seq: 1},
+			{Ms: 99, Seq: 100},
+			{Ms: 1726000000000, Seq: 7},
+			{Ms: 1 << 53, Seq: 0},
+			{Ms: 1<<53 + 1, Seq: 0},
+			{Ms: 1<<53 + 1, Seq: 1},
+			{Ms: math.MaxUint64, Seq: math.MaxUint64},
 		}
 		for i, id := range ascending {
 			assert.Nil(t, save(t, h.Store, id))

@@ -74,7 +74,7 @@ func (s *Source) Read(_ context.Context, partition int, after wire.ID, count int
 	timer := time.NewTimer(block)
 	defer timer.Stop()
 	for {
-		page, err, wake := s.next(partition, after, count)
+		page, wake, err := s.next(partition, after, count)
 		if err != nil || page.Read > 0 {
 			return page, err
 		}
@@ -86,11 +86,11 @@ func (s *Source) Read(_ context.Context, partition int, after wire.ID, count int
 	}
 }
 
-func (s *Source) next(partition int, after wire.ID, count int) (stream.Page, error, <-chan struct{}) {
+func (s *Source) next(partition int, after wire.ID, count int) (stream.Page, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failing[partition]; err != nil {
-		return stream.Page{}, err, nil
+		return stream.Page{}, nil, err
 	}
 	var page stream.Page
 	for _, entry := range s.streams[partition] {
@@ -103,7 +103,7 @@ func (s *Source) next(partition int, after wire.ID, count int) (stream.Page, err
 	if s.wake == nil {
 		s.wake = make(chan struct{})
 	}
-	return page, nil, s.wake
+	return page, s.wake, nil
 }
 
 // Tail implements stream.Source.

@@ -1,0 +1,64 @@
+# The commands of this project. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
+FUZZTIME ?= 30s
+NESTED := internal/e2e
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: tools
+tools: $(GOLANGCI) ## install what the tests need: redis-server, restate-server, the linter
+	@bash internal/e2e/tools.sh
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION)"
+	@GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv .tools/bin/golangci-lint $@
+
+.PHONY: test
+test: tools ## everything: vet, lint, tests with the race detector, end-to-end tests on real servers
+	go vet ./...
+	$(MAKE) --no-print-directory lint
+	go test -race -shuffle=on ./...
+	$(MAKE) --no-print-directory e2e
+
+.PHONY: unit
+unit: ## the tests that need nothing installed
+	go test -race -shuffle=on ./...
+
+.PHONY: e2e
+e2e: ## the end-to-end tests alone, on a real redis-server and a real restate-server
+	cd internal/e2e && go vet ./... && CI=true go test -race -shuffle=on -count=1 -timeout 20m ./...
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint, with every linter that .golangci.yml does not argue away
+	$(GOLANGCI) run ./...
+	@for module in $(NESTED); do (cd $$module && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
+
+.PHONY: format
+format: $(GOLANGCI) ## format the code as lint wants it
+	$(GOLANGCI) fmt ./...
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (default 30s)
+	@for package in $$(go list ./...); do \
+	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+	    echo "$$package $$target"; \
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: ## benchmarks, with allocations
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: demo
+demo: ## the quickstart: a stream, an outage, and nothing lost
+	go run ./examples/quickstart
