@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,16 @@ func (r Reason) String() string {
 
 // MarshalText renders the reason as String does.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote, so that a Status can be read back from its JSON.
+func (r *Reason) UnmarshalText(text []byte) error {
+	at := slices.Index(reasonNames[:], string(text))
+	if at < 0 {
+		return fmt.Errorf("restatestart: no reason is called %q", text)
+	}
+	*r = Reason(at)
+	return nil
+}
 
 // FailedStart is one start that was not accepted.
 type FailedStart struct {

@@ -57,6 +57,8 @@ func (w *world) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
+func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
 func (w *world) logged(text string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +79,7 @@ func (w *world) setMeta(partitions, version string, err error) {
 
 func (w *world) run(handler restatestart.Handler[claim]) {
 	w.t.Helper()
-	w.options.Logger = slog.New(slog.NewTextHandler(w, nil))
+	w.options.Logger = w.logger()
 	consumer, err := restatestart.NewConsumerOn(restatestart.Backend{Source: w.source, Store: w.store, Meta: w.meta, Pool: w.pool},
 		"claims", restatestart.JSON[claim], handler, w.options)
 	require.NoError(w.t, err)

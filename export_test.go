@@ -36,3 +36,6 @@ var PodOrdinal = podOrdinal
 
 // InstanceID exports instanceID.
 func InstanceID() string { return instanceID().String() }
+
+// PoolSize exports poolSize.
+var PoolSize = poolSize

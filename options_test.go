@@ -104,9 +104,13 @@ func TestReasonsHaveNames(t *testing.T) {
 		assert.NotEmpty(t, text)
 		assert.NotContains(t, string(text), "Reason(")
 		seen[string(text)] = true
+		var back restatestart.Reason
+		require.NoError(t, back.UnmarshalText(text))
+		assert.Equal(t, reason, back)
 	}
 	assert.Len(t, seen, int(restatestart.ReasonShutdown)+1)
 	assert.Equal(t, "unknown", restatestart.Reason(0).String())
+	require.ErrorContains(t, new(restatestart.Reason).UnmarshalText([]byte("bad luck")), `"bad luck"`)
 	assert.Equal(t, "Reason(99)", restatestart.Reason(99).String())
 	assert.Equal(t, "Reason(-1)", restatestart.Reason(-1).String())
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	lead       = time.Second // of publishing before the outage, and after it
+	claimEvery = 20          // one bet in so many carries a claim
+	tick       = 20 * time.Millisecond
+	pipeline   = 500 // bets sent in one go
+)
+
+// publisher writes bets as a RedisEvents producer does, and keeps which claims it wrote.
+type publisher struct {
+	rdb    redis.UniversalClient
+	config config
+
+	mu        sync.Mutex
+	published int
+	claims    []string
+}
+
+func newPublisher(rdb redis.UniversalClient, config config) *publisher {
+	return &publisher{rdb: rdb, config: config}
+}
+
+// createTopic records how many partitions the topic has, unless somebody did before.
+func (p *publisher) createTopic(ctx context.Context) error {
+	_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.HSetNX(ctx, metaKey(p.config), "partitions", p.config.partitions)
+		pipe.HSetNX(ctx, metaKey(p.config), "v", 1)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("create topic %s: %w", topic, err)
+	}
+	return nil
+}
+
+// publish spreads the bets evenly over the outage and the time around it.
+func (p *publisher) publish(ctx context.Context) error {
+	begin, duration := time.Now(), lead+p.config.outage+lead
+	for sent := 0; ; {
+		due := min(1, float64(time.Since(begin))/float64(duration))
+		for upTo := int(due * float64(p.config.bets)); sent < upTo; {
+			next := min(sent+pipeline, upTo)
+			if err := p.send(ctx, sent, next); err != nil {
+				return err
+			}
+			sent = next
+		}
+		if sent == p.config.bets {
+			return nil
+		}
+		if err := sleep(ctx, tick); err != nil {
+			return err
+		}
+	}
+}
+
+// send publishes the bets from the first number up to the last, that one excluded.
+func (p *publisher) send(ctx context.Context, first, last int) error {
+	_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for number := first; number < last; number++ {
+			bet := p.bet(number)
+			body, err := json.Marshal(bet)
+			if err != nil {
+				return err
+			}
+			if bet.ClaimID != "" {
+				p.keep(bet.ClaimID)
+			}
+			// The entries of one account stand in one partition, in order. RedisEvents finds it by a hash of the key.
+			account := number / claimEvery
+			pipe.XAdd(ctx, &redis.XAddArgs{
+				Stream: streamKey(p.config, account%p.config.partitions),
+				Values: []any{"b", body, "t", "BetSettled", "k", fmt.Sprintf("account-%d", account)},
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("publish bets %d to %d: %w", first, last-1, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.published = last
+	return nil
+}
+
+// keep notes a claim before it is published: once it is, its workflow may start at any moment.
+func (p *publisher) keep(claim string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claims = append(p.claims, claim)
+}
+
+func (p *publisher) bet(number int) BetSettled {
+	bet := BetSettled{BetID: fmt.Sprintf("bet-%d", number), AmountCents: int64(100 + number%900)}
+	if number%claimEvery == claimEvery-1 {
+		// Restate remembers keys beyond this run, so that they need to differ from those of other runs.
+		bet.ClaimID = fmt.Sprintf("claim-%s-%d", p.config.run, number)
+	}
+	return bet
+}
+
+// counts is how many bets were published so far, and how many claims were kept for them.
+func (p *publisher) counts() (published, kept int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.published, len(p.claims)
+}
+
+// sleep waits, or returns the context's error when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
