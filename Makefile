@@ -7,6 +7,7 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
+E2E_LOG := $(CURDIR)/.tools/e2e.log
 NESTED := internal/e2e
 
 .PHONY: help
@@ -35,7 +36,10 @@ unit: ## the tests that need nothing installed
 
 .PHONY: e2e
 e2e: ## the end-to-end tests alone, on a real redis-server and a real restate-server
-	cd internal/e2e && go vet ./... && CI=true go test -race -shuffle=on -count=1 -timeout 20m ./...
+	@cd internal/e2e && go vet ./...
+	@cd internal/e2e && if CI=true go test -race -shuffle=on -count=1 -timeout 20m -v ./... >$(E2E_LOG) 2>&1; \
+	then grep -E '^(e2e: |ok |--- )|_test\.go:[0-9]+: ' $(E2E_LOG); \
+	else cat $(E2E_LOG); exit 1; fi
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, with every linter that .golangci.yml does not argue away

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -65,7 +66,7 @@ type backend struct {
 // value of a body; JSON is one. NewConsumer checks everything it can know, names the field that is wrong, and
 // does no I/O.
 func NewConsumer[T any](client redis.UniversalClient, topic string, decode func([]byte) (T, error), handler Handler[T], options ConsumerOptions) (*Consumer[T], error) {
-	if client == nil {
+	if isNil(client) {
 		return nil, errors.New("restatestart: the Redis client is nil")
 	}
 	return newConsumer(topic, decode, handler, options, func(c *Consumer[T]) backend {
@@ -85,7 +86,7 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 		return nil, errors.New("restatestart: the topic is empty")
 	case decode == nil:
 		return nil, errors.New("restatestart: the decoder is nil")
-	case handler == nil:
+	case isNil(handler):
 		return nil, errors.New("restatestart: the handler is nil")
 	}
 	options, err := options.withDefaults()
@@ -277,6 +278,17 @@ func (c *Consumer[T]) start(ctx context.Context, partition int, stored position.
 		return wire.FirstAt(from.at), nil
 	default:
 		return wire.ID{}, nil
+	}
+}
+
+// isNil sees through the interface: a *redis.Client whose error was passed over, say.
+func isNil(value any) bool {
+	inner := reflect.ValueOf(value)
+	switch inner.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map:
+		return inner.IsNil()
+	default:
+		return value == nil
 	}
 }
 

@@ -753,6 +753,12 @@ func TestNewConsumerNamesTheFieldThatIsWrong(t *testing.T) {
 	good := restatestart.ConsumerOptions{Consumer: "payout"}
 	_, err := restatestart.NewConsumer(nil, "claims", restatestart.JSON[claim], &recorder{}, good)
 	require.ErrorContains(t, err, "client is nil")
+	_, err = restatestart.NewConsumer((*redis.Client)(nil), "claims", restatestart.JSON[claim], &recorder{}, good)
+	require.ErrorContains(t, err, "client is nil")
+	_, err = restatestart.NewConsumer(client, "claims", restatestart.JSON[claim], (*restatestart.Starter[claim])(nil), good)
+	require.ErrorContains(t, err, "handler is nil")
+	_, err = restatestart.NewConsumer(client, "claims", restatestart.JSON[claim], restatestart.HandlerFunc[claim](nil), good)
+	require.ErrorContains(t, err, "handler is nil")
 	_, err = restatestart.NewConsumer(client, "", restatestart.JSON[claim], &recorder{}, good)
 	require.ErrorContains(t, err, "topic is empty")
 	_, err = restatestart.NewConsumer(client, "claims", nil, restatestart.Handler[claim](&recorder{}), good)

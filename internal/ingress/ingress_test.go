@@ -87,6 +87,8 @@ func TestS13EverySegmentArrivesAsGiven(t *testing.T) {
 				assert.Equal(t, want, decoded)
 			}
 			assert.NotContains(t, got, "?")
+			assert.NotContains(t, segments, ".", "nothing on the way may resolve it")
+			assert.NotContains(t, segments, "..")
 		}
 	}
 }

@@ -53,8 +53,10 @@ func (k *keeper) run(ctx context.Context) {
 					slog.Duration("next", wait), slog.Int("attempts", trouble.attempts))
 			}
 		case trouble.attempts > 0:
-			k.group.config.Logger.InfoContext(ctx, "position write recovered", slog.Int("attempts", trouble.attempts))
-			trouble = outage{}
+			if trouble.told {
+				k.group.config.Logger.InfoContext(ctx, "position write recovered", slog.Int("attempts", trouble.attempts), slog.Duration("elapsed", time.Since(trouble.since)))
+			}
+			trouble.over()
 			steps.reset()
 		}
 	}

@@ -146,9 +146,6 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 
 // advance moves the position past a batch. It tells whether there may be another batch.
 func (p *partition) advance(reading context.Context, next Page) bool {
-	if p.pendingReset() != nil {
-		return false // the reset counts, not what was done before it
-	}
 	p.status.advance(next)
 	p.group.keeper.record(p.number, next.Last)
 	if !p.group.config.PersistEach {

@@ -50,8 +50,10 @@ func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Dura
 			continue
 		}
 		if trouble.attempts > 0 {
-			p.log.Info("redis read recovered", slog.Int("attempts", trouble.attempts), slog.Duration("elapsed", time.Since(trouble.since)))
-			*trouble = outage{}
+			if trouble.told {
+				p.log.Info("redis read recovered", slog.Int("attempts", trouble.attempts), slog.Duration("elapsed", time.Since(trouble.since)))
+			}
+			trouble.over()
 			steps.reset()
 		}
 		p.status.readWorked(page)
@@ -61,10 +63,12 @@ func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Dura
 	}
 }
 
-// outage counts what goes wrong in a row, and says when that is worth a line in the log.
+// outage counts what goes wrong in a row, and says when that is worth a line in the log: seldom, even when one
+// outage follows the other.
 type outage struct {
 	attempts int
 	since    time.Time
+	told     bool // the log knows of this one
 	logged   seldom
 }
 
@@ -73,5 +77,9 @@ func (o *outage) failed() (log bool) {
 		o.since = time.Now()
 	}
 	o.attempts++
-	return o.logged.now()
+	log = o.logged.now()
+	o.told = o.told || log
+	return log
 }
+
+func (o *outage) over() { *o = outage{logged: o.logged} }

@@ -504,6 +504,23 @@ func TestC6TheBatchInHandGetsTheDrainTimeout(t *testing.T) {
 			assert.Equal(t, "0-0", r.position(0))
 		})
 	})
+	t.Run("nor when each batch is written", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 0)
+			r.config.PersistEach = true
+			r.add(0, 1, 3)
+			r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
+				time.Sleep(time.Hour)
+				return stream.Verdict{}
+			}
+			r.run()
+			_, err := r.stop()
+			require.NoError(t, err)
+			pass(2 * time.Hour)
+			assert.Equal(t, "0-0", r.position(0))
+		})
+	})
 	t.Run("an idle one stops within a read", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -568,6 +585,27 @@ func TestC7ReadErrorsAreSurvivedWithTheLadderAndLoggedSeldom(t *testing.T) {
 		assert.Equal(t, []string{"0: back"}, r.deliveries())
 		assert.Equal(t, 1, r.log.count("redis read recovered"))
 		assert.Equal(t, stream.Idle, r.status(0).State)
+		_, _ = r.stop()
+	})
+}
+
+func TestC7AFlappingServerIsLoggedSeldomToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.run()
+		for range 60 {
+			r.source.Fail(0, io.ErrUnexpectedEOF)
+			r.store.fail(io.ErrUnexpectedEOF)
+			pass(5 * time.Second)
+			r.source.Fail(0, nil)
+			r.store.fail(nil)
+			pass(5 * time.Second)
+		}
+		assert.InDelta(t, 20, r.log.count("redis read failing"), 1)
+		assert.InDelta(t, 20, r.log.count("redis read recovered"), 1)
+		assert.InDelta(t, 20, r.log.count("position write failing"), 1)
+		assert.InDelta(t, 20, r.log.count("position write recovered"), 1)
 		_, _ = r.stop()
 	})
 }
@@ -796,6 +834,61 @@ func TestAResetIsNotOverrunByWhatWasInHand(t *testing.T) {
 		assert.Equal(t, []string{"0: m1 m2 m3", "0: m8 m9"}, r.deliveries())
 		assert.Equal(t, "9-0", r.position(0))
 		_, _ = r.stop()
+	})
+}
+
+func TestAResetBackwardsIsNotOverrunByWhatWasInHand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.add(0, 1, 9)
+		done := 0
+		r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
+			switch done++; {
+			case done < 3:
+				return stream.Verdict{}
+			case done == 3:
+				time.Sleep(10 * time.Second)
+				return stream.Verdict{}
+			default:
+				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("down")}
+			}
+		}
+		r.run()
+		pass(2 * time.Second)
+		require.Equal(t, "6-0", r.position(0))
+		r.store.RequestReset(0, "1-0")
+		pass(30 * time.Second)
+		assert.Equal(t, []string{"0: m1 m2 m3", "0: m4 m5 m6", "0: m7 m8 m9", "0: m2 m3 m4"}, r.deliveries()[:4])
+		assert.Equal(t, "1-0", r.position(0))
+		_, _ = r.stop()
+		assert.Equal(t, "1-0", r.position(0))
+	})
+}
+
+// A position that was recorded and not yet written when the reset came is forgotten.
+func TestAResetIsNotOverrunByWhatWasRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.add(0, 1, 6)
+		var hold atomic.Bool
+		r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
+			if hold.Load() {
+				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("down")}
+			}
+			return stream.Verdict{}
+		}
+		r.run()
+		pass(500 * time.Millisecond)
+		require.Equal(t, "6-0", r.status(0).Position.String())
+		require.Equal(t, "0-0", r.position(0), "not written yet")
+		hold.Store(true)
+		r.store.RequestReset(0, "2-0")
+		pass(10 * time.Second)
+		assert.Equal(t, "2-0", r.position(0))
+		_, _ = r.stop()
+		assert.Equal(t, "2-0", r.position(0))
 	})
 }
 
