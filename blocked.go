@@ -2,6 +2,7 @@ package restatestart
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redisevents/restatestart/internal/ingress"
 )
 
 // Reason says why a start was not accepted.
@@ -73,9 +76,40 @@ type FailedStart struct {
 	// Attempts is how many POSTs were made.
 	Attempts int `json:"attempts"`
 	// RetryAfter is how long the last answer asked to wait, 0 when it did not.
-	RetryAfter time.Duration `json:"retryAfter,omitempty"`
+	RetryAfter time.Duration `json:"-"`
+	// Since is when the first of these attempts failed. Zero when none was made.
+	Since time.Time `json:"since,omitzero"`
 	// Err is the cause. It holds at most 256 bytes of the answer's text, and neither input nor credentials.
 	Err error `json:"-"`
+}
+
+// failedStart is a FailedStart as JSON has it.
+type failedStart struct {
+	plainFailedStart
+
+	RetryAfter float64 `json:"retryAfterSeconds,omitempty"`
+	Error      string  `json:"error,omitempty"`
+}
+
+type plainFailedStart FailedStart // without methods
+
+// MarshalJSON renders Err as its text in one line, and RetryAfter in seconds.
+func (f FailedStart) MarshalJSON() ([]byte, error) {
+	return json.Marshal(failedStart{plainFailedStart(f), f.RetryAfter.Seconds(), errorLine(f.Err)})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Of Err it restores the text.
+func (f *FailedStart) UnmarshalJSON(text []byte) error {
+	var read failedStart
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*f = FailedStart(read.plainFailedStart)
+	f.RetryAfter = time.Duration(read.RetryAfter * float64(time.Second))
+	if read.Error != "" {
+		f.Err = errors.New(read.Error)
+	}
+	return nil
 }
 
 // String is the failure in one line, such as
@@ -95,7 +129,7 @@ func (f FailedStart) String() string {
 		fmt.Fprintf(&line, " after %d attempts", f.Attempts)
 	}
 	if f.Err != nil {
-		line.WriteString(": " + oneLine(f.Err.Error()))
+		line.WriteString(": " + errorLine(f.Err))
 	}
 	return line.String()
 }
@@ -108,9 +142,12 @@ type BlockedError struct {
 	// Accepted is how many starts of the batch were accepted. They need not be handed over again, though that does
 	// no harm.
 	Accepted int
-	// ShuttingDown tells that the context was cancelled before every start was accepted. Nothing needs to be done
-	// about such a batch: it comes again when the service starts again.
+	// ShuttingDown tells that the context was cancelled, or its deadline passed, before every start was accepted. Nothing
+	// needs to be done about such a batch: it comes again when the service starts again.
 	ShuttingDown bool
+
+	// messages is how many a Starter was handed; 0 when somebody else made this error.
+	messages int
 }
 
 // maxNamed is how many starts the text of a BlockedError names.
@@ -200,9 +237,7 @@ func shutdownError(ctx context.Context, last error) error {
 const maxPrintable = 80 // bytes of a name in a text; a key may be 64 KiB long
 
 func printable(name string) string {
-	if len(name) > maxPrintable {
-		name = strings.ToValidUTF8(name[:maxPrintable], "") + "…"
-	}
+	name = ingress.Cut(name, maxPrintable)
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted
 	}
@@ -211,9 +246,27 @@ func printable(name string) string {
 
 const maxErrorText = 512 // bytes of one cause in a text
 
-func oneLine(text string) string {
-	if len(text) > maxErrorText {
-		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+// errorLine is the text of an error in one line, nothing for none.
+func errorLine(err error) string {
+	if err == nil {
+		return ""
 	}
-	return strings.Join(strings.Fields(text), " ")
+	return ingress.Cut(ingress.OneLine(err.Error()), maxErrorText)
 }
+
+// solid makes an error that can be worked with of any that somebody else's code returned. A nil pointer in an error
+// is not nil, and most types of error do not stand being asked for their text then.
+func solid(err error) (safe error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			safe = fmt.Errorf("an error of type %T that has no text", err)
+		}
+	}()
+	_ = err.Error()
+	return err
+}
+
+var errGoexit = errors.New("runtime.Goexit was called")

@@ -22,9 +22,13 @@ import (
 type Handler[T any] interface {
 	// Handle processes a batch: messages of one partition, in stream order, at least one. It is called concurrently
 	// for different partitions, and never twice at a time for one. Nil moves the position past the batch. A
-	// *BlockedError, anywhere in the error's tree, holds the position: the messages that it names are handed over
-	// again (all of them, should it name none, or one that is not in the batch) after HoldMin, doubling to HoldMax, for
-	// ever. Any other error, and a panic, follows OnError.
+	// *BlockedError, anywhere in the error's tree, holds the position, and hands over again after HoldMin, doubling to
+	// HoldMax, for ever. Any other error, and a panic, follows OnError.
+	//
+	// What is handed over again is the messages that the BlockedError names, and the whole batch wherever that might be
+	// too little: when it names none, or one that is not in the batch; when it stands beside other errors, as errors.Join
+	// puts it; and when it is a Starter's answer to another number of messages than the batch has. The context is
+	// cancelled when the batch has to end: DrainTimeout after Run's own was cancelled.
 	Handle(ctx context.Context, batch []Message[T]) error
 }
 
@@ -104,7 +108,8 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 
 // Run consumes until ctx is cancelled, and then returns nil after a clean stop: reading stops, the batch in hand
 // of each partition gets DrainTimeout to finish, and positions are written; all that takes at most DrainTimeout
-// and a second. A batch that is not done by then is handed over again by the next Run.
+// and a second. A batch that is not done by then is handed over again by the next Run. A handler, or a call to
+// Redis, that has not returned by then is left behind, and the log says so.
 //
 // Run survives every error of Redis, from the start on: it tries again after HoldMin, doubling to HoldMax. It
 // returns an error for what no waiting heals: a topic with more partitions than Partitions, a codec version it
@@ -115,25 +120,31 @@ func (c *Consumer[T]) Run(ctx context.Context) error {
 		return fmt.Errorf("restatestart: consumer %s of topic %s is running already", c.options.Consumer, c.topic)
 	}
 	defer c.running.Store(false)
-	for {
-		c.show(runStatus{state: StateStarting})
-		err := c.runOnce(ctx)
-		if errors.Is(err, errTopicGrew) {
-			continue
+	c.show(runStatus{state: StateStarting})
+	ended := make(chan error, 1)
+	go func() { ended <- c.consume(ctx) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		// Redis may hang, and go-redis hang with it, whatever the context says.
+		limit := time.NewTimer(c.options.DrainTimeout + stream.StopMargin)
+		defer limit.Stop()
+		select {
+		case err = <-ended:
+		case <-limit.C:
+			c.log.WarnContext(ctx, "redis call still waiting after the drain timeout, left behind")
 		}
-		c.end(err)
-		if err != nil {
-			return fmt.Errorf("restatestart: consumer %s of topic %s: %w", c.options.Consumer, c.topic, err)
-		}
-		return nil
 	}
+	c.end(err)
+	if err != nil {
+		return fmt.Errorf("restatestart: consumer %s of topic %s: %w", c.options.Consumer, c.topic, err)
+	}
+	return nil
 }
 
-// errTopicGrew ends a run so that the next one reads the topic's new partitions too.
-var errTopicGrew = errors.New("the topic has more partitions than before")
-
-// runOnce consumes a fixed number of partitions.
-func (c *Consumer[T]) runOnce(ctx context.Context) error {
+// consume finds out what to consume, and does.
+func (c *Consumer[T]) consume(ctx context.Context) error {
 	partitions, err := c.countPartitions(ctx)
 	if ctx.Err() != nil {
 		return nil // stopped before it began
@@ -142,10 +153,8 @@ func (c *Consumer[T]) runOnce(ctx context.Context) error {
 		return err
 	}
 	owned := c.split.owned(partitions)
-	connections := len(owned) + 1
-	if pool := c.backend.pool; pool > 0 && pool < connections {
-		return fmt.Errorf("the Redis client's pool of %d connections is too small: the reads of %d partitions hold one each, and positions need one; set its PoolSize to at least %d, and more for what else uses the client",
-			pool, len(owned), connections)
+	if err := c.checkPool(owned); err != nil {
+		return err
 	}
 	group := stream.NewGroup(stream.Config{
 		Partitions: owned, Source: c.backend.source, Store: c.backend.store, Deliver: c.deliver, Start: c.start, Logger: c.log,
@@ -153,18 +162,13 @@ func (c *Consumer[T]) runOnce(ctx context.Context) error {
 		PersistInterval: c.options.PersistInterval, PersistEach: c.options.Persist == PersistEachBatch,
 		DrainTimeout: c.options.DrainTimeout, HoldMin: c.options.HoldMin, HoldMax: c.options.HoldMax,
 	})
-	c.show(runStatus{state: StateRunning, group: group, connections: connections})
-	c.log.InfoContext(ctx, "consuming", slog.String("key_prefix", c.options.KeyPrefix), slog.Int("partitions", partitions),
-		slog.Any("owned", owned), slog.Int("instance_index", c.split.index), slog.Int("instance_count", c.split.count),
-		slog.String("start_from", c.options.StartFrom.String()), slog.Int("connections", connections))
-	if len(owned) == 0 {
-		c.log.ErrorContext(ctx, "this instance owns no partition and will consume nothing")
-	}
+	c.show(runStatus{state: StateRunning, group: group})
+	c.announce(ctx, "consuming", partitions, owned)
 
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var watching sync.WaitGroup
-	watching.Go(func() { c.watchPartitions(reading, partitions, stop) })
+	watching.Go(func() { c.watchPartitions(reading, partitions, group, stop) })
 	err = group.Run(reading)
 	stop(nil)
 	watching.Wait()
@@ -174,10 +178,32 @@ func (c *Consumer[T]) runOnce(ctx context.Context) error {
 	return err
 }
 
+func (c *Consumer[T]) announce(ctx context.Context, event string, partitions int, owned []int) {
+	c.log.InfoContext(ctx, event, slog.String("key_prefix", c.options.KeyPrefix), slog.Int("partitions", partitions),
+		slog.Any("owned", owned), slog.Int("instance_index", c.split.index), slog.Int("instance_count", c.split.count),
+		slog.String("start_from", c.options.StartFrom.String()), slog.Int("connections", connections(owned)))
+	if len(owned) == 0 {
+		err := fmt.Errorf("instance %d of %d owns none of the topic's %d partitions and consumes nothing", c.split.index, c.split.count, partitions)
+		c.trouble(err)
+		c.log.ErrorContext(ctx, "no partition", slog.Any("error", err))
+	}
+}
+
+// connections is how many connections the partitions take.
+func connections(owned []int) int { return len(owned) + 1 }
+
+func (c *Consumer[T]) checkPool(owned []int) error {
+	if pool := c.backend.pool; pool > 0 && pool < connections(owned) {
+		return fmt.Errorf("the Redis client's pool of %d connections is too small: the reads of %d partitions hold one each, and positions need one; set its PoolSize to at least %d, and more for what else uses the client",
+			pool, len(owned), connections(owned))
+	}
+	return nil
+}
+
 // countPartitions finds how many partitions the topic has, for as long as it takes.
 func (c *Consumer[T]) countPartitions(ctx context.Context) (int, error) {
-	wait := c.options.HoldMin
-	var logged time.Time
+	steps := stream.NewLadder(c.options.HoldMin, c.options.HoldMax)
+	var logged stream.Seldom
 	for {
 		recorded, err := c.recordedPartitions(ctx)
 		switch {
@@ -193,17 +219,13 @@ func (c *Consumer[T]) countPartitions(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		c.trouble(err)
-		if time.Since(logged) >= logInterval {
-			logged = time.Now()
+		wait := steps.Next()
+		if logged.Now() {
 			c.log.ErrorContext(ctx, "redis unavailable at start", slog.Any("error", err), slog.Duration("next", wait))
 		}
-		sleep(ctx, wait)
-		wait = min(2*wait, c.options.HoldMax)
+		stream.Sleep(ctx, wait)
 	}
 }
-
-// logInterval is the least time between two lines about the same trouble.
-const logInterval = 30 * time.Second
 
 // errVersion is final: another version of this package is needed.
 var errVersion = errors.New("unknown codec version")
@@ -226,43 +248,54 @@ func (c *Consumer[T]) recordedPartitions(ctx context.Context) (int, error) {
 const watchInterval = 5 * time.Second
 
 // watchPartitions notices that the topic got more partitions: their messages would otherwise wait unread until
-// the service is started again. With a fixed number of partitions it can only say so.
-func (c *Consumer[T]) watchPartitions(ctx context.Context, partitions int, stop context.CancelCauseFunc) {
-	var logged time.Time
-	for {
-		sleep(ctx, watchInterval)
-		if ctx.Err() != nil {
-			return
-		}
+// the service is started again. With a fixed number of partitions, or a pool too small for more, it can only say so.
+func (c *Consumer[T]) watchPartitions(ctx context.Context, partitions int, group *stream.Group, stop context.CancelCauseFunc) {
+	var logged stream.Seldom
+	for stream.Sleep(ctx, watchInterval) {
 		recorded, err := c.recordedPartitions(ctx)
-		switch {
-		case err != nil && isFinal(err) && ctx.Err() == nil:
+		if err != nil && isFinal(err) && ctx.Err() == nil {
 			stop(err)
 			return
-		case err != nil || recorded <= partitions:
+		}
+		if err != nil || recorded <= partitions {
 			continue
-		case c.options.Partitions == 0:
-			c.log.WarnContext(ctx, "the topic has more partitions, reading them too", slog.Int("before", partitions), slog.Int("partitions", recorded))
-			stop(errTopicGrew)
-			return
-		case time.Since(logged) >= logInterval:
-			logged = time.Now()
-			err := fmt.Errorf("partitions %d to %d are not read: ConsumerOptions.Partitions is %d, the topic has %d", partitions, recorded-1, partitions, recorded)
-			c.trouble(err)
+		}
+		if err = c.grow(ctx, group, recorded); err == nil {
+			c.trouble(nil)
+			c.announce(ctx, "consuming more partitions", recorded, c.split.owned(recorded))
+			partitions = recorded
+			continue
+		}
+		err = fmt.Errorf("partitions %d to %d of the topic are not read: %w", partitions, recorded-1, err)
+		c.trouble(err)
+		if logged.Now() {
 			c.log.ErrorContext(ctx, "unread partitions", slog.Any("error", err))
 		}
 	}
 }
 
-// start says where a partition begins.
-func (c *Consumer[T]) start(ctx context.Context, partition int, stored position.Stored) (wire.ID, error) {
+// grow makes the group read what a topic of more partitions gives to this instance.
+func (c *Consumer[T]) grow(ctx context.Context, group *stream.Group, partitions int) error {
+	if c.options.Partitions > 0 {
+		return fmt.Errorf("ConsumerOptions.Partitions is %d, the topic has %d", c.options.Partitions, partitions)
+	}
+	owned := c.split.owned(partitions)
+	if err := c.checkPool(owned); err != nil {
+		return err
+	}
+	return group.Assign(ctx, owned)
+}
+
+// start says where a partition begins. One that was added while Run was under way holds nothing from before, unless
+// another instance has read it until now: what is stored comes first then, whatever StartFrom says.
+func (c *Consumer[T]) start(ctx context.Context, partition int, stored position.Stored, late bool) (wire.ID, error) {
 	log := c.log.With(slog.Int("partition", partition))
 	if stored.Unreadable != "" {
 		log.WarnContext(ctx, "stored position is unreadable and counts as none", slog.String("value", stored.Unreadable))
 	}
 	from := c.options.StartFrom
 	switch {
-	case from.kind == startStored && stored.Found:
+	case stored.Found && (late || from.kind == startStored):
 		return stored.ID, nil
 	case from.kind == startStored:
 		log.InfoContext(ctx, "no stored position, starting from the beginning")
@@ -270,11 +303,11 @@ func (c *Consumer[T]) start(ctx context.Context, partition int, stored position.
 	case stored.Found:
 		log.WarnContext(ctx, "stored position passed over", slog.String("stored", stored.ID.String()), slog.String("start_from", from.String()))
 	}
-	switch from.kind {
-	case startNow:
+	switch {
+	case from.kind == startNow && !late:
 		tail, err := c.backend.source.Tail(ctx, partition)
 		return tail.Last, err
-	case startTime:
+	case from.kind == startTime:
 		return wire.FirstAt(from.at), nil
 	default:
 		return wire.ID{}, nil

@@ -27,7 +27,7 @@ type ConsumerOptions struct {
 	Consumer string
 
 	// Partitions is how many partitions the topic has. Defaults to what the topic's meta hash says, now and later:
-	// partitions that are added are read within seconds. Where it says nothing, that is 1. A number below what the meta
+	// partitions that are added are read within seconds, from their first message on. Where it says nothing, that is 1. A number below what the meta
 	// hash says is an error of Run.
 	Partitions int
 
@@ -83,7 +83,7 @@ type ConsumerOptions struct {
 
 	// InstanceIndex is which of them this one is, from 0. Defaults to the environment's STREAMS_INSTANCE_INDEX, else to
 	// the number behind the last dash of POD_NAME, as a StatefulSet gives it, else to 0. An index of InstanceCount or
-	// above owns nothing.
+	// above owns nothing, which the log and Status say.
 	InstanceIndex *int
 
 	// Logger gets what an operator wants to know. Defaults to none.
@@ -154,7 +154,8 @@ const (
 	// ErrorSkip logs the error, counts the batch as skipped and moves on: RedisEvents calls that BestEffort. It loses
 	// messages. An error while Run is stopping skips nothing.
 	ErrorSkip
-	// ErrorStop stops the partition and keeps its position. The others go on.
+	// ErrorStop stops the partition and keeps its position. The others go on. Only a reset of its position, or another
+	// Run, makes it go on.
 	ErrorStop
 	// ErrorFail stops every partition, keeps the position, and returns the error from Run.
 	ErrorFail

@@ -649,7 +649,7 @@ func TestPartitionsThatAreAddedAreRead(t *testing.T) {
 		w.run(&recorder{})
 		w.setMeta("3", "1", nil)
 		pass(10 * time.Minute)
-		assert.Contains(t, w.consumer.Status().Error, "partitions 2 to 2 are not read")
+		assert.Contains(t, w.consumer.Status().Error, "partitions 2 to 2 of the topic are not read")
 		assert.InDelta(t, 20, w.logged("unread partitions"), 1)
 		require.NoError(t, w.stop())
 	})
@@ -789,8 +789,9 @@ func TestC11StatusIsJSON(t *testing.T) {
 				 "passed": 0, "handed": 0, "skipped": 0,
 				 "blocked": {"since": "2000-01-01T00:00:00.2Z", "attempts": 1, "next": "2000-01-01T00:00:01.2Z", "cause": "starts",
 				  "error": "1 of 2 starts not accepted; start Payout/k2 (entry 2-0): server after 2 attempts: 503: no leader",
-				  "failed": [{"entryId": "2-0", "stream": "dev:re:s:{claims}:0", "workflow": "Payout", "key": "k2", "reason": "server", "status": 503, "attempts": 2}]}},
-				{"partition": 1, "state": "starting", "position": "0-0", "lag": 0, "passed": 0, "handed": 0, "skipped": 0}
+				  "failed": [{"entryId": "2-0", "stream": "dev:re:s:{claims}:0", "workflow": "Payout", "key": "k2", "reason": "server", "status": 503, "attempts": 2,
+				   "since": "2000-01-01T00:00:00Z", "error": "503: no leader"}]}},
+				{"partition": 1, "state": "starting", "position": "0-0", "lag": 0, "missing": true, "passed": 0, "handed": 0, "skipped": 0}
 			]}`, string(encoded))
 		require.NoError(t, w.stop())
 	})

@@ -42,26 +42,38 @@ func (c *Consumer[T]) deliver(ctx context.Context, partition int, entries []wire
 	}
 
 	detail := blockedDetail{malformed: malformed.ids}
-	blocked, isBlocked := errors.AsType[*BlockedError](err)
+	blocked, alone := blockedIn(err)
+	verdict.Remaining = inOrder(entries, decoded, malformed.entries)
 	switch {
 	case err == nil:
 		verdict.Action, verdict.Cause = stream.Hold, causeMalformed
 		verdict.Remaining = malformed.entries
-	case isBlocked:
+	case blocked != nil:
 		verdict.Action, verdict.Cause, verdict.RetryAfter = stream.Hold, causeStarts, blocked.RetryAfter()
-		verdict.Remaining = inOrder(entries, named(decoded, blocked), malformed.entries)
+		if alone && (blocked.messages == 0 || blocked.messages == len(messages)) {
+			verdict.Remaining = inOrder(entries, named(decoded, blocked), malformed.entries)
+		}
 		detail.failed = blocked.Failed
 	default:
 		verdict.Action, verdict.Cause = onError(c.options.OnError), causeHandler
-		verdict.Remaining = entries
 		if verdict.Action == stream.Skip && len(malformed.entries) > 0 {
-			// The batch cannot move on without the malformed ones, and so the others stay with them.
-			verdict.Action = stream.Hold
-			verdict.Remaining = inOrder(entries, decoded, malformed.entries)
+			verdict.Action = stream.Hold // with the malformed ones, which the batch cannot leave behind
 		}
 	}
 	verdict.Err, verdict.Detail = errors.Join(err, malformed.err()), detail
 	return verdict
+}
+
+// blockedIn finds the BlockedError in an error, and tells whether it is all there is to it: beside others, as
+// errors.Join puts them, it does not speak for the batch.
+func blockedIn(err error) (blocked *BlockedError, alone bool) {
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		if found, is := inner.(*BlockedError); is { //nolint:errorlint // one step at a time
+			return found, true
+		}
+	}
+	blocked, _ = errors.AsType[*BlockedError](err)
+	return blocked, false
 }
 
 func onError(policy ErrorPolicy) stream.Action {
@@ -102,6 +114,9 @@ func (c *Consumer[T]) decodeAll(ctx context.Context, partition int, entries []wi
 	return messages, decoded, malformed
 }
 
+// errNilBlocked is what a nil *BlockedError in an error is taken for: somebody meant something by it.
+var errNilBlocked = errors.New("the handler returned a nil *BlockedError as an error")
+
 // handle calls the handler and makes an error of a panic.
 func (c *Consumer[T]) handle(ctx context.Context, messages []Message[T]) (err error) {
 	defer func() {
@@ -109,7 +124,11 @@ func (c *Consumer[T]) handle(ctx context.Context, messages []Message[T]) (err er
 			err = newPanicError(reason)
 		}
 	}()
-	return c.handler.Handle(ctx, messages)
+	err = c.handler.Handle(ctx, messages)
+	if blocked, _ := blockedIn(err); blocked == nil && errors.As(err, new(*BlockedError)) {
+		return &BlockedError{Failed: []FailedStart{{Err: errNilBlocked}}}
+	}
+	return solid(err)
 }
 
 // named are the entries that a BlockedError names. One that it names and that was not handed over, or none at
@@ -182,7 +201,7 @@ func (e *malformedError) Error() string {
 			fmt.Fprintf(&line, "; and %d more", len(e.ids)-maxNamed)
 			break
 		}
-		fmt.Fprintf(&line, "; %s: %s", id, oneLine(e.causes[i].Error()))
+		fmt.Fprintf(&line, "; %s: %s", id, errorLine(e.causes[i]))
 	}
 	return line.String()
 }

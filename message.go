@@ -108,21 +108,22 @@ func newMessage[T any](stream string, partition int, entry wire.Entry, decode fu
 			message, err = Message[T]{}, fmt.Errorf("%w: %w", ErrMalformed, newPanicError(reason))
 		}
 	}()
-	value, err := decode(entry.Body)
+	body := []byte(entry.Body) // of this message's own: what is handed over again is decoded again
+	value, err := decode(body)
 	if err != nil {
-		return message, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return message, fmt.Errorf("%w: %w", ErrMalformed, solid(err))
 	}
 	return Message[T]{
 		Value: value, ID: entry.ID.String(), Stream: stream, Partition: partition,
 		Type: entry.Type, Key: entry.Key, CorrelationID: entry.CorrelationID, TraceParent: entry.TraceParent,
-		Headers: Headers{entry.Headers}, Body: entry.Body,
+		Headers: Headers{entry.Headers}, Body: body,
 	}, nil
 }
 
 // JSON decodes a body that is exactly one JSON value. Anything behind that value is an error, and so is text
 // that is not UTF-8: encoding/json would replace what it cannot read, and two keys that differ only there would
-// start one workflow. JSON null decodes to the zero value, which an empty key will give away. Errors of this
-// function do not repeat the body.
+// start one workflow. JSON null decodes to the zero value, which an empty key will give away. The text of an
+// error does not repeat the body; what it unwraps to may.
 func JSON[T any](body []byte) (T, error) {
 	var value T
 	if !utf8.Valid(body) {
@@ -132,15 +133,33 @@ func JSON[T any](body []byte) (T, error) {
 		return value, errors.New("body is empty")
 	}
 	if err := json.Unmarshal(body, &value); err != nil {
-		if mismatch, found := errors.AsType[*json.UnmarshalTypeError](err); found {
-			// Its text quotes numbers, and a number may be an amount or an account.
-			where := "body"
-			if mismatch.Field != "" {
-				where = "field " + mismatch.Field
-			}
-			return value, fmt.Errorf("%s, at byte %d, does not fit %s", where, mismatch.Offset, mismatch.Type)
-		}
-		return value, err
+		return value, withoutBody(err, value)
 	}
 	return value, nil
 }
+
+// withoutBody gives an error of encoding/json, or of a type's own UnmarshalJSON, a text that does not quote the
+// body: what stands there may be an amount or an account.
+func withoutBody(err error, value any) error {
+	if syntax, found := errors.AsType[*json.SyntaxError](err); found {
+		return syntax // which quotes one character
+	}
+	mismatch, found := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !found:
+		return &jsonError{fmt.Sprintf("body does not fit %T: %T", value, err), err}
+	case mismatch.Field == "":
+		return &jsonError{fmt.Sprintf("body, at byte %d, does not fit %s", mismatch.Offset, mismatch.Type), err}
+	default:
+		return &jsonError{fmt.Sprintf("field %s, at byte %d, does not fit %s", mismatch.Field, mismatch.Offset, mismatch.Type), err}
+	}
+}
+
+type jsonError struct {
+	text  string
+	cause error
+}
+
+func (e *jsonError) Error() string { return e.text }
+
+func (e *jsonError) Unwrap() error { return e.cause }

@@ -3,6 +3,7 @@ package restatestart_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -102,4 +103,9 @@ func TestJSONTakesExactlyOneValue(t *testing.T) {
 		assert.NotContains(t, err.Error(), "31415")
 		assert.NotContains(t, err.Error(), "27182")
 	}
+	// A type's own UnmarshalJSON may quote what it likes: that is reached by errors.As, and not shown.
+	_, err = restatestart.JSON[struct{ At time.Time }]([]byte(`{"At":"DE89370400440532013000"}`))
+	var parse *time.ParseError
+	require.ErrorAs(t, err, &parse)
+	assert.NotContains(t, err.Error(), "DE89")
 }

@@ -85,7 +85,9 @@ type Options struct {
 	Header http.Header
 
 	// HTTPClient is used as it is, except that redirects are never followed. Its transport should keep at least
-	// MaxParallelism idle connections a host for each partition (net/http's default keeps 2). Defaults to a client
+	// MaxParallelism idle connections a host for each partition (net/http's default keeps 2). A transport that is not
+	// net/http's should repeat a request whose kept-alive connection turned out to be dead, or such a start costs an
+	// attempt. Defaults to a client
 	// that keeps those it needs, speaks HTTP/2 over TLS, and uses the proxy that the environment names.
 	HTTPClient *http.Client
 

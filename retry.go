@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redisevents/restatestart/internal/ingress"
 )
@@ -16,17 +18,17 @@ import (
 // startOne posts one start until it is accepted, refused for good, out of attempts, or cancelled. It returns nil
 // when it was accepted.
 func (s *Starter[T]) startOne(ctx context.Context, current *start[T]) (failed *FailedStart) {
-	failure := &FailedStart{
-		EntryID: current.message.ID, Stream: current.message.Stream, Workflow: current.send.Workflow, Key: current.send.Key,
-	}
-	ctx, span := s.telemetry.begin(ctx, current.message.TraceParent, &current.send)
+	first := current.fails(ReasonUnknown, nil)
+	failure := &first
+	span := trace.Span(noop.Span{})
 	defer func() {
 		if reason := recover(); reason != nil {
 			failure.Reason, failure.Err = ReasonPanic, newPanicError(reason)
 			failed = failure
 		}
-		s.telemetry.end(ctx, span, failed)
+		s.telemetry.end(span, failure.EntryID, failure.Stream, &current.send, failed)
 	}()
+	ctx, span = s.telemetry.begin(ctx, current.message.TraceParent, &current.send)
 
 	waits := s.waits()
 	for {
@@ -43,6 +45,9 @@ func (s *Starter[T]) startOne(ctx context.Context, current *start[T]) (failed *F
 		}
 		if err == nil {
 			err = &StatusError{Status: answer.Status, Text: answer.Text}
+		}
+		if failure.Since.IsZero() {
+			failure.Since = time.Now()
 		}
 		failure.Reason, failure.Status, failure.RetryAfter, failure.Err = reason, answer.Status, answer.RetryAfter, err
 		if reason == ReasonShutdown {

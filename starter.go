@@ -46,14 +46,15 @@ type Start struct {
 	// Any valid UTF-8 but the empty string.
 	Key string
 	// Input is the workflow's input. Nil, and empty bytes, send no body and no Content-Type, for a handler without
-	// input. A []byte or json.RawMessage goes out byte for byte, anything else through Options.Encode.
+	// input. A []byte or json.RawMessage goes out byte for byte, anything else through Options.Encode. Bytes are not copied:
+	// let each Start have its own, and leave them as they are.
 	Input any
 	// Handler is the handler to start. Defaults to Options.Handler.
 	Handler string
 	// Delay is how long Restate waits before it runs the workflow. 0 runs it at once; a negative one is a failed
 	// start.
 	Delay time.Duration
-	// Header goes with this start, over Options.Header. The same rules hold.
+	// Header goes with this start, over Options.Header. The same rules hold, and it is not copied either.
 	Header http.Header
 }
 
@@ -122,12 +123,12 @@ func (s *Starter[T]) Handle(ctx context.Context, batch []Message[T]) error {
 	}
 	_ = group.Wait() // the outcome of each start is kept with it
 
-	blocked := &BlockedError{}
+	blocked := &BlockedError{messages: len(batch)}
 	for i := range starts {
-		if starts[i].failed == nil {
+		if starts[i].accepted {
 			blocked.Accepted++
 		} else {
-			blocked.Failed = append(blocked.Failed, *starts[i].failed)
+			blocked.Failed = append(blocked.Failed, starts[i].failure())
 		}
 	}
 	if len(blocked.Failed) == 0 {
@@ -140,10 +141,26 @@ func (s *Starter[T]) Handle(ctx context.Context, batch []Message[T]) error {
 
 // start is a kept message on its way.
 type start[T any] struct {
-	message *Message[T]
-	send    ingress.Send
-	next    int          // the next message of the same workflow and key, 0 when there is none
-	failed  *FailedStart // why it was not accepted; set by whoever worked on it last
+	message  *Message[T]
+	send     ingress.Send
+	next     int // the next message of the same workflow and key, 0 when there is none
+	accepted bool
+	failed   *FailedStart // why it was not accepted; set by whoever worked on it last
+}
+
+// failure says why a start was not accepted. One that nothing is known of was in the hands of code that ended its
+// goroutine.
+func (s *start[T]) failure() FailedStart {
+	if s.failed == nil {
+		return s.fails(ReasonPanic, errGoexit)
+	}
+	return *s.failed
+}
+
+func (s *start[T]) fails(reason Reason, err error) FailedStart {
+	return FailedStart{
+		EntryID: s.message.ID, Stream: s.message.Stream, Workflow: s.send.Workflow, Key: s.send.Key, Reason: reason, Err: err,
+	}
 }
 
 // prepare runs Keep and Map over a batch. It returns what was kept, in order, and where each chain of starts with
@@ -163,8 +180,8 @@ func (s *Starter[T]) prepare(batch []Message[T]) (starts []start[T], heads []int
 		}
 		starts = append(starts, start[T]{message: message, send: send, failed: failed})
 		at := len(starts) - 1
-		if failed != nil && failed.Reason != ReasonEncode {
-			continue // it has no identity that another one could have to wait for
+		if send.Workflow == "" || send.Key == "" {
+			continue // it has no identity, so that no other one has to wait for it
 		}
 		id := identity{send.Workflow, send.Key}
 		if before, found := last[id]; found {
@@ -180,9 +197,8 @@ func (s *Starter[T]) prepare(batch []Message[T]) (starts []start[T], heads []int
 // plan decides about one message: whether it is kept, and what to send for it or why that cannot be done.
 func (s *Starter[T]) plan(message *Message[T]) (kept bool, send ingress.Send, failed *FailedStart) {
 	fail := func(reason Reason, err error) (bool, ingress.Send, *FailedStart) {
-		return true, send, &FailedStart{
-			EntryID: message.ID, Stream: message.Stream, Workflow: send.Workflow, Key: send.Key, Reason: reason, Err: err,
-		}
+		failure := (&start[T]{message: message, send: send}).fails(reason, err)
+		return true, send, &failure
 	}
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -194,7 +210,7 @@ func (s *Starter[T]) plan(message *Message[T]) (kept bool, send ingress.Send, fa
 	}
 	mapped, err := s.mapStart(message)
 	if err != nil {
-		return fail(ReasonMap, err)
+		return fail(ReasonMap, solid(err))
 	}
 	if mapped.Handler == "" {
 		mapped.Handler = s.options.Handler
@@ -206,7 +222,7 @@ func (s *Starter[T]) plan(message *Message[T]) (kept bool, send ingress.Send, fa
 		return fail(ReasonInvalid, err)
 	}
 	if send.Body, err = s.encode(mapped.Input); err != nil {
-		return fail(ReasonEncode, err)
+		return fail(ReasonEncode, solid(err))
 	}
 	return true, send, nil
 }
@@ -230,13 +246,13 @@ func (s *Starter[T]) startInOrder(ctx context.Context, starts []start[T], head i
 	for at := head; ; at = starts[at].next {
 		current := &starts[at]
 		switch {
-		case before != nil && current.failed == nil:
-			current.failed = &FailedStart{
-				EntryID: current.message.ID, Stream: current.message.Stream, Workflow: current.send.Workflow, Key: current.send.Key,
-				Reason: ReasonPredecessor, Err: fmt.Errorf("entry %s of the same key was not accepted", before.EntryID),
-			}
-		case current.failed == nil:
+		case current.failed != nil: // before it came here
+		case before != nil:
+			failure := current.fails(ReasonPredecessor, fmt.Errorf("entry %s of the same key was not accepted", before.EntryID))
+			current.failed = &failure
+		default:
 			current.failed = s.startOne(ctx, current)
+			current.accepted = current.failed == nil
 		}
 		if before == nil {
 			before = current.failed

@@ -215,6 +215,7 @@ func TestS8WhatWasNotAcceptedIsNamed(t *testing.T) {
 		fake.Script("k2", restatetest.Status(503, `{"message":"no leader"}`).Always())
 		fake.Script("k4", restatetest.Status(404))
 		starter := starterOn(t, fake, nil, restatestart.Options{})
+		began := time.Now()
 		err := starter.Handle(t.Context(), batchOf("k1", "k2", "", "k4", "k5"))
 		blocked := blockedBy(t, err)
 		assert.Equal(t, 2, blocked.Accepted)
@@ -223,7 +224,7 @@ func TestS8WhatWasNotAcceptedIsNamed(t *testing.T) {
 		server := blocked.Failed[0]
 		assert.Equal(t, restatestart.FailedStart{
 			EntryID: "2-0", Stream: "s:{claims}:0", Workflow: "Payout", Key: "k2", Reason: restatestart.ReasonServer,
-			Status: 503, Attempts: 5, Err: server.Err,
+			Status: 503, Attempts: 5, Since: began, Err: server.Err,
 		}, server)
 		var status *restatestart.StatusError
 		require.ErrorAs(t, err, &status)
@@ -516,24 +517,6 @@ func TestS11NothingOvertakesAFailedStartOfItsKey(t *testing.T) {
 		require.Len(t, retried.Failed, 2)
 		assert.Equal(t, "a", fake.Starts()[2].Key)
 		assert.Equal(t, `"1-0"`, string(fake.Starts()[2].Body), "the first one's input is the one that runs")
-	})
-}
-
-func TestAStarterIsSharedByManyGoroutines(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		fake := restatetest.New(t)
-		fake.ScriptAll(restatetest.Delay(time.Millisecond).Always())
-		starter := starterOn(t, fake, nil, restatestart.Options{MaxParallelism: 2})
-		var calls sync.WaitGroup
-		for i := range 100 {
-			calls.Go(func() {
-				assert.NoError(t, starter.Handle(t.Context(), batchOf(fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i))))
-			})
-		}
-		calls.Wait()
-		assert.Len(t, fake.Starts(), 300)
-		assert.Equal(t, 200, fake.MaxConcurrent())
 	})
 }
 

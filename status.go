@@ -48,6 +48,9 @@ type PartitionStatus struct {
 	State     State `json:"state"`
 	// Position is the id of the last entry that is done, `0-0` before the first.
 	Position string `json:"position"`
+	// Missing tells that there is no stream under the partition's key: nothing was published yet, or a name or the
+	// KeyPrefix is wrong.
+	Missing bool `json:"missing,omitempty"`
 	// Blocked tells what holds the partition. Nil when nothing does.
 	Blocked *Blocked `json:"blocked,omitempty"`
 	// Error is why the partition stopped, if an error made it.
@@ -84,10 +87,9 @@ type Blocked struct {
 
 // runStatus is what Status shows of a run.
 type runStatus struct {
-	state       State
-	group       *stream.Group // nil before there is one
-	connections int
-	err         error
+	state State
+	group *stream.Group // nil before there is one
+	err   error
 }
 
 func (c *Consumer[T]) show(run runStatus) {
@@ -118,34 +120,37 @@ func (c *Consumer[T]) Status() Status {
 	c.mu.Unlock()
 	status := Status{
 		Topic: c.topic, Consumer: c.options.Consumer, KeyPrefix: c.options.KeyPrefix,
-		State: run.state, Connections: run.connections, Partitions: []PartitionStatus{},
+		State: run.state, Partitions: []PartitionStatus{},
 	}
 	if run.state == "" {
 		status.State = StateStopped
 	}
 	if run.err != nil {
-		status.Error = oneLine(run.err.Error())
+		status.Error = errorLine(run.err)
 	}
 	if run.group == nil {
 		return status
 	}
 	partitions, since, failing := run.group.Status()
 	if failing != nil {
-		status.PositionsFailing = &PositionsFailing{Since: since, Error: oneLine(failing.Error())}
+		status.PositionsFailing = &PositionsFailing{Since: since, Error: errorLine(failing)}
 	}
+	owned := make([]int, 0, len(partitions))
 	for _, partition := range partitions {
+		owned = append(owned, partition.Partition)
 		status.Partitions = append(status.Partitions, partitionStatus(partition))
 	}
+	status.Connections = connections(owned)
 	return status
 }
 
 func partitionStatus(from stream.Status) PartitionStatus {
 	status := PartitionStatus{
 		Partition: from.Partition, State: stateOf(from.State), Position: from.Position.String(),
-		Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
+		Missing: from.Missing, Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
 	}
 	if from.Err != nil {
-		status.Error = oneLine(from.Err.Error())
+		status.Error = errorLine(from.Err)
 	}
 	if from.LagKnown {
 		status.Lag = &from.Lag
@@ -156,7 +161,7 @@ func partitionStatus(from stream.Status) PartitionStatus {
 	if held := from.Blocked; held != nil {
 		detail, _ := held.Detail.(blockedDetail)
 		status.Blocked = &Blocked{
-			Since: held.Since, Attempts: held.Attempts, Next: held.Next, Cause: held.Cause, Error: oneLine(held.Err.Error()),
+			Since: held.Since, Attempts: held.Attempts, Next: held.Next, Cause: held.Cause, Error: errorLine(held.Err),
 			Failed: detail.failed, Malformed: detail.malformed,
 		}
 	}

@@ -91,14 +91,29 @@ func (t *telemetry) accepted(ctx context.Context, span trace.Span, answer ingres
 	}
 }
 
-func (t *telemetry) end(_ context.Context, span trace.Span, failed *FailedStart) {
+// end closes the span of a start. It is called when everything else is over, and must not undo that.
+func (t *telemetry) end(span trace.Span, message, stream string, send *ingress.Send, failed *FailedStart) {
+	defer func() { _ = recover() }() // a panic of a tracer is no reason to lose or repeat a start
+	if span.IsRecording() {
+		span.SetAttributes(
+			attribute.String("restate.workflow", send.Workflow), attribute.String("restate.key", ingress.Cut(send.Key, maxAttribute)),
+			attribute.String("restate.handler", send.Handler), attribute.String("messaging.message.id", message),
+			attribute.String("messaging.destination.name", stream))
+		if failed != nil {
+			span.SetAttributes(attribute.Int("restate.start.attempts", failed.Attempts), attribute.Int("http.response.status_code", failed.Status))
+		}
+	}
 	if failed != nil {
 		span.SetStatus(codes.Error, failed.Reason.String())
 	}
 	span.End()
 }
 
+// maxAttribute is how many bytes of a key go on a span; a key may be 64 KiB long.
+const maxAttribute = 256
+
 func (t *telemetry) batchBlocked(ctx context.Context, blocked *BlockedError) {
+	defer func() { _ = recover() }() // as above, of a meter
 	ctx = context.WithoutCancel(ctx)
 	for _, failed := range blocked.Failed {
 		t.failures.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", failed.Reason.String())))

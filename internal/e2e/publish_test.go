@@ -89,7 +89,7 @@ func (p *topic) xadd(a add) (*redis.XAddArgs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode bet %s: %w", a.bet.ID, err)
 	}
-	entry := wire.Entry{Body: body, HasBody: true, Type: "BetSettled", Key: a.bet.ID}
+	entry := wire.Entry{Body: string(body), HasBody: true, Type: "BetSettled", Key: a.bet.ID}
 	return &redis.XAddArgs{Stream: p.Stream(a.partition), Values: entry.Fields()}, nil
 }
 

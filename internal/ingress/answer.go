@@ -32,6 +32,9 @@ func (a Answer) Accepted() bool { return a.Status >= 200 && a.Status < 300 }
 
 func (c *Client) read(response *http.Response, send Send) Answer {
 	answer := Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}
+	if answer.Status == http.StatusSwitchingProtocols {
+		return answer // what follows is a conversation without end, which no context ends
+	}
 	// Reading to the end lets the connection serve again. What breaks off keeps what came.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	var known struct {
@@ -50,19 +53,19 @@ func (c *Client) read(response *http.Response, send Send) Answer {
 	if isJSON && known.Message != "" {
 		text = known.Message
 	}
-	answer.Text = cut(c.redact(oneLine(text), send), MaxText)
+	answer.Text = Cut(c.redact(OneLine(text), send), MaxText)
 	return answer
 }
 
-// oneLine folds white space and drops what a terminal or a log would stumble over.
-func oneLine(text string) string {
+// OneLine folds white space and drops what a terminal or a log would stumble over.
+func OneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
 }
 
-// cut shortens a text to at most limit bytes, between characters.
-func cut(text string, limit int) string {
+// Cut shortens a text to at most limit bytes, between characters.
+func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
@@ -72,36 +75,6 @@ func cut(text string, limit int) string {
 		end--
 	}
 	return text[:end] + more
-}
-
-// redact takes out of an answer's text what the request brought and nobody else should read: a proxy's error
-// page may well repeat it. Values of a few characters stay, for they would take half the text along.
-func (c *Client) redact(text string, send Send) string {
-	const short, redacted = 4, "[redacted]"
-	for _, header := range [...]http.Header{c.header, send.Header} {
-		for name, values := range header {
-			if http.CanonicalHeaderKey(name) == "Content-Type" {
-				continue // no secret, and what an answer about it is about
-			}
-			for _, value := range values {
-				// An Authorization may come back without its scheme.
-				_, credentials, _ := strings.Cut(value, " ")
-				for _, secret := range [...]string{value, credentials} {
-					if len(secret) > short {
-						text = strings.ReplaceAll(text, secret, redacted)
-					}
-				}
-			}
-		}
-	}
-	const start = 16 // of a body, by which it is recognised even when the answer holds only some of it
-	body := oneLine(string(send.Body[:min(len(send.Body), 4*start)]))
-	if body = body[:min(len(body), start)]; len(body) > short {
-		if at := strings.Index(text, body); at >= 0 {
-			text = text[:at] + redacted
-		}
-	}
-	return text
 }
 
 // retryAfter reads a Retry-After header, in seconds or as a date. A date is held against the answer's own Date

@@ -7,12 +7,6 @@ import (
 	"strings"
 )
 
-var (
-	userAgent       = []string{"restatestart"}
-	contentTypeJSON = []string{"application/json"}
-	notSent         = []string{}
-)
-
 // CheckHeader refuses headers that would make a send fail or lie. Restate answers 400 to a value that is not
 // visible ASCII, and to an Idempotency-Key on a workflow's handler.
 func CheckHeader(header http.Header) error {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -31,12 +32,16 @@ type Config struct {
 
 // Client posts sends to one ingress. It is safe for concurrent use.
 type Client struct {
-	http   *http.Client
-	base   url.URL // scheme and host only
-	prefix string  // escaped path in front of the workflow, without a slash at its end
-	plain  string  // the same, unescaped
-	suffix string
-	header http.Header
+	http     *http.Client
+	base     url.URL // scheme and host only
+	prefix   string  // escaped path in front of the workflow, without a slash at its end
+	plain    string  // the same, unescaped
+	suffix   string
+	header   http.Header
+	password string // of the URL, to be kept out of texts
+	// replays tells that the transport is net/http's, which is told of a request that it may be repeated by an empty
+	// X-Idempotency-Key. Others might send it, or stumble over it.
+	replays bool
 }
 
 // New checks the configuration and makes a Client. It does no I/O.
@@ -57,15 +62,15 @@ func New(config Config) (*Client, error) {
 			return nil, errors.New("both the URL's userinfo and an Authorization header are given")
 		}
 		password, _ := base.User.Password()
-		probe := http.Request{Header: header}
-		probe.SetBasicAuth(base.User.Username(), password)
+		(&http.Request{Header: header}).SetBasicAuth(base.User.Username(), password)
 	}
-	c := &Client{
-		base:   url.URL{Scheme: base.Scheme, Host: base.Host},
-		prefix: trimSlashes(base.EscapedPath()),
-		plain:  trimSlashes(base.Path),
-		suffix: "/send",
-		header: header,
+	c := &Client{base: url.URL{Scheme: base.Scheme, Host: base.Host}, suffix: "/send", header: header}
+	if base.User != nil {
+		c.password, _ = base.User.Password()
+	}
+	c.prefix = strings.TrimRight(base.EscapedPath(), "/")
+	if c.plain, err = url.PathUnescape(c.prefix); err != nil {
+		return nil, errors.New("the URL's path is not validly escaped")
 	}
 	if config.RestatePath {
 		c.prefix, c.plain, c.suffix = c.prefix+"/restate/send", c.plain+"/restate/send", ""
@@ -74,6 +79,10 @@ func New(config Config) (*Client, error) {
 	if config.HTTP != nil {
 		client = *config.HTTP
 	}
+	switch client.Transport.(type) {
+	case nil, *http.Transport:
+		c.replays = true
+	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &client
 	return c, nil
@@ -81,9 +90,6 @@ func New(config Config) (*Client, error) {
 
 // CloseIdleConnections closes the connections that no send is using.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
-
-// Address is the host and port that sends go to.
-func (c *Client) Address() string { return c.base.Host }
 
 // Send is one workflow start on its way to the ingress.
 type Send struct {
@@ -125,12 +131,13 @@ func (c *Client) request(ctx context.Context, send Send) *http.Request {
 		header[http.CanonicalHeaderKey(name)] = values
 	}
 	if _, set := header["User-Agent"]; !set {
-		header["User-Agent"] = userAgent
+		header["User-Agent"] = []string{"restatestart"}
 	}
-	// A send may be repeated, since its key makes it idempotent. net/http repeats a POST by itself on a
-	// connection that turned out to be dead only when it knows this, and takes an empty list for an answer: it
-	// stands for the knowledge and is never written to the wire.
-	header["X-Idempotency-Key"] = notSent
+	if c.replays {
+		// A send may be repeated, since its key makes it idempotent. net/http repeats a POST by itself on a connection that
+		// turned out to be dead only when it knows this. An empty list says so, and is never written to the wire.
+		header["X-Idempotency-Key"] = []string{}
+	}
 
 	request := (&http.Request{
 		Method: http.MethodPost, URL: c.url(send), Host: c.base.Host, Header: header,
@@ -142,7 +149,7 @@ func (c *Client) request(ctx context.Context, send Send) *http.Request {
 		return request
 	}
 	if _, set := header["Content-Type"]; !set {
-		header["Content-Type"] = contentTypeJSON
+		header["Content-Type"] = []string{"application/json"}
 	}
 	request.ContentLength = int64(len(send.Body))
 	request.Body = io.NopCloser(bytes.NewReader(send.Body))

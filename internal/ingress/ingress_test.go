@@ -41,6 +41,7 @@ func TestAWrongURLIsRefusedWithoutRepeatingItsCredentials(t *testing.T) {
 	for _, text := range []string{
 		"", "localhost:8080", "http://", "http://h:99999", "http://h:0", "http://h/%zz", "http://h?x=1", "http://h?", "http://h#f", "http://h#",
 		"ftp://h", " http://h", "/only/a/path", "//h", "unix:///var/run/x", "http://:8080", "http://s3cret:s3cret@h?x=1",
+		"http://svc:s3cr/et@host", "http://svc:123s3cr#x@host", "http://svc:s3cr?et@host", "http://svc:99999999/s3cr@host", "http://s3cret:s3cr%zz@h",
 		"s3cret:s3cret@h", "http://s3cret:s3cr et@h", "ftp://s3cret:s3cret@h",
 	} {
 		_, err := ingress.New(ingress.Config{URL: text})
@@ -68,6 +69,8 @@ func TestS13EverySegmentArrivesAsGiven(t *testing.T) {
 		{ingress.Config{URL: server.URL + "/prefix/"}, "/prefix/", "/send"},
 		{ingress.Config{URL: server.URL + "/a%2Fb/c", RestatePath: true}, "/a%2Fb/c/restate/send/", ""},
 		{ingress.Config{URL: server.URL + "/", RestatePath: true}, "/restate/send/", ""},
+		{ingress.Config{URL: server.URL + "/a%2F"}, "/a%2F/", "/send"},
+		{ingress.Config{URL: server.URL + "/a%2F/"}, "/a%2F/", "/send"},
 	} {
 		client := open(t, shape.config)
 		for _, key := range keys {
@@ -208,6 +211,8 @@ func TestAnswersBecomeFacts(t *testing.T) {
 		"retry unreadable":      {status: 503, header: map[string]string{"Retry-After": "soon"}, want: ingress.Answer{Status: 503}},
 		"repeats the secret":    {status: 400, body: "you sent Bearer s3cret-token and s3cret-token", want: ingress.Answer{Status: 400, Text: "you sent [redacted] and [redacted]"}},
 		"repeats the body":      {status: 400, body: `{"message":"cannot read {\"amount\": 1250, \"iban\": \"DE00"}`, want: ingress.Answer{Status: 400, Text: "cannot read [redacted]"}},
+		"repeats it escaped":    {status: 400, body: `{"message":"bad body \"{\\\"amount\\\": 1250, \\\"iban\\\""}`, want: ingress.Answer{Status: 400, Text: `bad body "[redacted]`}},
+		"repeats a value":       {status: 400, body: `invalid type: string "DE001234", expected u64 for amount`, want: ingress.Answer{Status: 400, Text: `invalid type: string "[redacted]", expected u64 for amount`}},
 		"redirect is an answer": {status: 302, header: map[string]string{"Location": "/elsewhere"}, want: ingress.Answer{Status: 302}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,6 +248,25 @@ func TestACallersClientIsLeftAsItIs(t *testing.T) {
 	assert.Equal(t, http.StatusTemporaryRedirect, answer.Status)
 	assert.Nil(t, own.CheckRedirect)
 }
+
+// What a transport of another kind might send, or stumble over, it does not get.
+func TestATransportOfOnesOwnGetsNoEmptyHeader(t *testing.T) {
+	t.Parallel()
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	own := roundTripper(func(r *http.Request) (*http.Response, error) {
+		for name, values := range r.Header {
+			assert.NotEmpty(t, values, name)
+		}
+		return server.Client().Transport.RoundTrip(r)
+	})
+	client := open(t, ingress.Config{URL: server.URL, HTTP: &http.Client{Transport: own}})
+	_, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run", Body: []byte("{}")})
+	require.NoError(t, err)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // An answer of any length takes bounded time and memory, and an accepted start stays accepted when its answer
 // breaks off behind the status.

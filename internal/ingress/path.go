@@ -10,17 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// parseURL checks the base URL. Its errors show the host at most: the rest may hold credentials.
+// errURL is all that is said of a wrong URL that holds credentials: a password with a slash in it, not escaped,
+// can pass for a port or a path.
+var errURL = errors.New("not a valid URL; what is wrong is not shown, since it holds credentials, which may need escaping")
+
+// parseURL checks the base URL.
 func parseURL(text string) (*url.URL, error) {
+	parsed, err := checkURL(text)
+	if err != nil && strings.Contains(text, "@") {
+		return nil, errURL
+	}
+	return parsed, err
+}
+
+func checkURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, errors.New("no URL is given")
 	}
 	parsed, err := url.Parse(text)
 	if err != nil {
-		if wrapped, found := errors.AsType[*url.Error](err); found {
-			err = wrapped.Err
-		}
-		return nil, fmt.Errorf("not a URL: %w", err)
+		return nil, fmt.Errorf("not a URL: %w", withoutURL(err))
 	}
 	switch {
 	case parsed.Scheme != "http" && parsed.Scheme != "https":
@@ -39,8 +48,6 @@ func parseURL(text string) (*url.URL, error) {
 	}
 	return parsed, nil
 }
-
-func trimSlashes(path string) string { return strings.TrimRight(path, "/") }
 
 // checkPath refuses what the ingress would take for something else, or would take although nobody means it:
 // Restate starts a workflow under an empty key, for one.

@@ -58,14 +58,16 @@ func TestAValueThatIsNoPositionCountsAsNothingStored(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	store := position.NewRedis(client, wire.Keys{Topic: "bets"}, "payout", wire.DeriveInstanceID("svc-0"))
-	server.HSet("p:{bets}:payout", "0", "5|junk")
-
-	stored, err := store.Load(t.Context(), []int{0})
-	require.NoError(t, err)
-	assert.Equal(t, []position.Stored{{Unreadable: "5|junk"}}, stored)
-	_, err = store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 5}}})
-	require.NoError(t, err)
-	assert.Contains(t, server.HGet("p:{bets}:payout", "0"), "5-0|")
+	for _, value := range []string{"5|junk", "", "17260000000001726000000000-0|x"} {
+		server.HSet("p:{bets}:payout", "0", value)
+		stored, err := store.Load(t.Context(), []int{0})
+		require.NoError(t, err)
+		assert.False(t, stored[0].Found)
+		assert.Equal(t, value, stored[0].Unreadable)
+		_, err = store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 5}}})
+		require.NoError(t, err)
+		assert.Contains(t, server.HGet("p:{bets}:payout", "0"), "5-0|")
+	}
 }
 
 func TestAFailingWriteIsAnErrorThatNamesTheHash(t *testing.T) {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/redisevents/restatestart/internal/wire"
 )
 
 // ErrGoexit is how Run ends when delivered-to code ended its goroutine, as testing's FailNow does.
@@ -14,11 +17,13 @@ var ErrGoexit = errors.New("the handler called runtime.Goexit")
 
 // Group runs the partitions of one consumer.
 type Group struct {
-	config     Config
-	partitions []*partition
-	keeper     *keeper
+	config Config
+	keeper *keeper
+	fail   context.CancelCauseFunc // ends the reading with an error for Run to return
 
-	fail context.CancelCauseFunc // ends the reading with an error for Run to return
+	mu         sync.Mutex
+	partitions []*partition       // those that were let go included, until Run ends
+	launch     func(p *partition) // nil before there is anything to launch it in, and once the drain has begun
 
 	workers sync.WaitGroup
 	readers sync.WaitGroup
@@ -27,18 +32,18 @@ type Group struct {
 
 // NewGroup prepares a run. A group runs once.
 func NewGroup(config Config) *Group {
-	group := &Group{config: config, partitions: make([]*partition, len(config.Partitions))}
-	for i, number := range config.Partitions {
-		group.partitions[i] = newPartition(group, number)
+	group := &Group{config: config}
+	for _, number := range config.Partitions {
+		group.partitions = append(group.partitions, newPartition(group, number))
 	}
 	group.keeper = newKeeper(group)
 	return group
 }
 
 // Run processes the partitions until the context is cancelled, and then drains: reading stops, the batch in hand
-// gets DrainTimeout to finish, and positions are written. It returns nil after that, at most DrainTimeout and a
-// second after the cancellation, or the error of a Verdict to Fail. What has not ended by then, because it heeds
-// no context, is left behind and told to the log; it moves no position any more.
+// gets DrainTimeout to finish, and positions are written. It returns nil after that, at most DrainTimeout and
+// StopMargin after the cancellation, or the error of a Verdict to Fail. What has not ended by then, because it
+// heeds no context, is left behind and told to the log; it moves no position any more.
 func (g *Group) Run(ctx context.Context) error {
 	// New batches are wanted while reading is alive; the one in hand may take as long as working is.
 	reading, fail := context.WithCancelCause(ctx)
@@ -48,15 +53,14 @@ func (g *Group) Run(ctx context.Context) error {
 	g.fail = func(err error) { fail(failure{err}) }
 
 	if g.locate(reading) {
-		for _, p := range g.partitions {
-			g.workers.Go(func() { p.run(reading, working) })
-		}
+		g.launchAll(func(p *partition) { g.workers.Go(func() { p.run(reading, working) }) })
 		g.others.Go(func() { g.keeper.run(reading) })
 		g.others.Go(func() { g.sample(reading) })
 		<-reading.Done()
+		g.launchAll(nil)
 		g.drain(stopWorking) //nolint:contextcheck // the context is over, and positions are written all the same
 	}
-	for _, p := range g.partitions {
+	for _, p := range g.all() {
 		p.status.stop(nil)
 	}
 	if failed, found := errors.AsType[failure](context.Cause(reading)); found {
@@ -70,12 +74,64 @@ type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
+func (g *Group) launchAll(launch func(p *partition)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.launch = launch
+	if launch != nil {
+		for _, p := range g.partitions {
+			launch(p)
+		}
+	}
+}
+
+func (g *Group) all() []*partition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.partitions)
+}
+
+// Assign changes which partitions the group runs, while it runs. Those that are new begin; those that are not
+// wanted any more finish what they have in hand and end; the others notice nothing. On an error nothing has changed.
+func (g *Group) Assign(ctx context.Context, partitions []int) error {
+	var added []*partition
+	running := map[int]bool{}
+	for _, p := range g.all() {
+		running[p.number] = running[p.number] || !p.letGo()
+	}
+	for _, number := range partitions {
+		if !running[number] {
+			added = append(added, newPartition(g, number))
+		}
+	}
+	if err := g.locateOnce(ctx, added, true); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.launch == nil {
+		return nil // it has ended
+	}
+	for _, p := range g.partitions {
+		if !slices.Contains(partitions, p.number) {
+			p.retire()
+		}
+	}
+	for _, p := range added {
+		g.partitions = append(g.partitions, p)
+		g.launch(p)
+	}
+	return nil
+}
+
 // Status tells how each partition is doing, and since when positions cannot be written, and why.
 func (g *Group) Status() (partitions []Status, failingSince time.Time, failing error) {
-	partitions = make([]Status, len(g.partitions))
-	for i, p := range g.partitions {
-		partitions[i] = p.status.snapshot()
+	for _, p := range g.all() {
+		if !p.letGo() {
+			partitions = append(partitions, p.status.snapshot())
+		}
 	}
+	slices.SortFunc(partitions, func(a, b Status) int { return a.Partition - b.Partition })
 	failingSince, failing = g.keeper.trouble()
 	return partitions, failingSince, failing
 }
@@ -83,41 +139,53 @@ func (g *Group) Status() (partitions []Status, failingSince time.Time, failing e
 // locate finds where each partition begins, for as long as it takes.
 func (g *Group) locate(ctx context.Context) bool {
 	steps := g.config.ladder()
-	var logged seldom
+	var logged Seldom
 	for {
-		err := g.locateOnce(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err == nil
+		err := g.locateOnce(ctx, g.partitions, false)
+		if ctx.Err() != nil {
+			return false
 		}
-		wait := steps.next()
+		if err == nil {
+			return true
+		}
+		wait := steps.Next()
 		for _, p := range g.partitions {
-			p.status.trouble(CauseRead, err, wait)
+			p.status.trouble(CausePositions, err, wait)
 		}
-		if logged.now() {
+		if logged.Now() {
 			g.config.Logger.ErrorContext(ctx, "redis unavailable at start", slog.Any("error", err))
 		}
-		if !sleep(ctx, wait) {
+		if !Sleep(ctx, wait) {
 			return false
 		}
 	}
 }
 
-func (g *Group) locateOnce(ctx context.Context) error {
-	stored, err := g.config.Store.Load(ctx, g.config.Partitions)
+// errResetChanged makes locate look again.
+var errResetChanged = errors.New("another reset came in between")
+
+func (g *Group) locateOnce(ctx context.Context, partitions []*partition, late bool) error {
+	numbers := make([]int, len(partitions))
+	for i, p := range partitions {
+		numbers[i] = p.number
+	}
+	stored, err := g.config.Store.Load(ctx, numbers)
 	if err != nil {
 		return err
 	}
-	for i, p := range g.partitions {
+	for i, p := range partitions {
+		var start wire.ID
 		if reset := stored[i].Reset; reset != nil {
-			if _, err := g.config.Store.ApplyReset(ctx, p.number, *reset); err != nil {
+			applied, err := g.config.Store.ApplyReset(ctx, p.number, *reset)
+			if err != nil {
 				return err
 			}
-			g.config.Logger.InfoContext(ctx, "position reset", slog.Int("partition", p.number), slog.String("position", reset.Target.String()))
-			p.begin(reset.Target)
-			continue
-		}
-		start, err := g.config.Start(ctx, p.number, stored[i])
-		if err != nil {
+			if !applied {
+				return fmt.Errorf("apply reset of partition %d: %w", p.number, errResetChanged)
+			}
+			p.log.InfoContext(ctx, "position reset", slog.String("position", reset.Target.String()))
+			start = reset.Target
+		} else if start, err = g.config.Start(ctx, p.number, stored[i], late); err != nil {
 			return fmt.Errorf("find the start of partition %d: %w", p.number, err)
 		}
 		p.begin(start)
@@ -128,7 +196,7 @@ func (g *Group) locateOnce(ctx context.Context) error {
 // drain waits for the workers to finish what they have in hand, writes the positions, and waits for the rest.
 func (g *Group) drain(stopWorking context.CancelFunc) {
 	began := time.Now()
-	left := func() time.Duration { return g.config.DrainTimeout + stopMargin - time.Since(began) }
+	left := func() time.Duration { return g.config.DrainTimeout + StopMargin - time.Since(began) }
 	workers := done(&g.workers)
 	if !within(workers, g.config.DrainTimeout) {
 		stopWorking()
@@ -139,7 +207,7 @@ func (g *Group) drain(stopWorking context.CancelFunc) {
 	if !within(rest, left()) {
 		g.config.Logger.Warn("redis call still waiting after the drain timeout, left behind")
 	}
-	for _, p := range g.partitions {
+	for _, p := range g.all() {
 		if p.status.inHand() {
 			p.log.Warn("handler still running after the drain timeout, left behind")
 		}

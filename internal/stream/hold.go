@@ -10,7 +10,7 @@ import (
 type holdLog struct {
 	attempts int
 	since    time.Time
-	logged   seldom
+	logged   Seldom
 }
 
 func (h *holdLog) blocked(p *partition, verdict Verdict, wait time.Duration) {
@@ -22,7 +22,7 @@ func (h *holdLog) blocked(p *partition, verdict Verdict, wait time.Duration) {
 	p.status.hold(Blocked{
 		Since: h.since, Attempts: h.attempts, Next: now.Add(wait), Cause: verdict.Cause, Err: verdict.Err, Detail: verdict.Detail,
 	})
-	if h.logged.now() {
+	if h.logged.Now() {
 		p.log.Error("blocked", slog.String("position", p.status.at().String()), slog.Int("attempts", h.attempts),
 			slog.Duration("elapsed", now.Sub(h.since)), slog.Duration("next", wait), slog.String("cause", verdict.Cause),
 			slog.Any("error", verdict.Err))

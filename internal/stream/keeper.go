@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +20,6 @@ type keeper struct {
 	closed bool
 	err    error // of the last write
 	since  time.Time
-
-	storing sync.Mutex // held over I/O: a write that is under way ends before a reset is applied
 }
 
 func newKeeper(group *Group) *keeper { return &keeper{group: group, dirty: map[int]wire.ID{}} }
@@ -40,14 +39,14 @@ func (k *keeper) run(ctx context.Context) {
 	steps := k.group.config.ladder()
 	var trouble outage
 	wait := k.group.config.PersistInterval
-	for sleep(ctx, wait) {
+	for Sleep(ctx, wait) {
 		wait = k.group.config.PersistInterval
 		err := k.flush(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = max(wait, steps.next())
+			wait = max(wait, steps.Next())
 			if trouble.failed() {
 				k.group.config.Logger.ErrorContext(ctx, "position write failing", slog.Any("error", err),
 					slog.Duration("next", wait), slog.Int("attempts", trouble.attempts))
@@ -57,18 +56,36 @@ func (k *keeper) run(ctx context.Context) {
 				k.group.config.Logger.InfoContext(ctx, "position write recovered", slog.Int("attempts", trouble.attempts), slog.Duration("elapsed", time.Since(trouble.since)))
 			}
 			trouble.over()
-			steps.reset()
+			steps.Reset()
 		}
 	}
 }
 
 // flush writes what was recorded since the last time it worked, and asks for pending resets.
 func (k *keeper) flush(ctx context.Context) error {
-	k.storing.Lock()
-	defer k.storing.Unlock()
+	return k.save(ctx, slices.DeleteFunc(k.group.all(), func(p *partition) bool { return p.letGo() && !k.has(p.number) }))
+}
+
+func (k *keeper) has(partition int) bool {
 	k.mu.Lock()
-	writes := make([]position.Write, len(k.group.partitions))
-	for i, p := range k.group.partitions {
+	defer k.mu.Unlock()
+	_, found := k.dirty[partition]
+	return found
+}
+
+// save does that for some of the partitions.
+func (k *keeper) save(ctx context.Context, partitions []*partition) error {
+	for _, p := range partitions { // always in the group's order, so that no two wait for each other
+		select {
+		case p.storing <- struct{}{}:
+			defer func() { <-p.storing }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	k.mu.Lock()
+	writes := make([]position.Write, len(partitions))
+	for i, p := range partitions {
 		writes[i] = position.Write{Partition: p.number, ID: k.dirty[p.number]}
 	}
 	k.mu.Unlock()
@@ -76,7 +93,9 @@ func (k *keeper) flush(ctx context.Context) error {
 	resets, err := k.group.config.Store.Save(ctx, writes)
 
 	k.mu.Lock()
-	k.note(err)
+	if err == nil || ctx.Err() == nil {
+		k.note(err)
+	}
 	if err == nil {
 		for _, write := range writes {
 			if k.dirty[write.Partition] == write.ID {
@@ -87,7 +106,7 @@ func (k *keeper) flush(ctx context.Context) error {
 	k.mu.Unlock()
 	for i, reset := range resets {
 		if reset != nil {
-			k.group.partitions[i].requestReset(reset)
+			partitions[i].requestReset(reset) //nolint:gosec // as many answers as writes, by Store's contract
 		}
 	}
 	return err
@@ -110,15 +129,42 @@ func (k *keeper) trouble() (time.Time, error) {
 	return k.since, k.err
 }
 
-// applyReset moves a stored position to where a reset says. What was recorded before it is forgotten.
-func (k *keeper) applyReset(ctx context.Context, partition int, reset position.Reset) error {
-	k.storing.Lock()
-	defer k.storing.Unlock()
+// applyReset moves a stored position to where a reset says, and returns where that is. What was recorded before it
+// is forgotten. A reset that was withdrawn, or applied by somebody else, leaves what is stored; one that another has
+// replaced is an error, since that one will be noticed.
+func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.Reset) (wire.ID, error) {
+	select {
+	case p.storing <- struct{}{}:
+		defer func() { <-p.storing }()
+	case <-ctx.Done():
+		return wire.ID{}, ctx.Err()
+	}
+	store := k.group.config.Store
+	applied, err := store.ApplyReset(ctx, p.number, *reset)
+	if err != nil {
+		return wire.ID{}, err
+	}
+	start := reset.Target
+	if !applied {
+		stored, err := store.Load(ctx, []int{p.number})
+		switch {
+		case err != nil:
+			return wire.ID{}, err
+		case stored[0].Reset != nil:
+			p.mu.Lock()
+			p.reset = stored[0].Reset
+			p.mu.Unlock()
+			return wire.ID{}, errResetChanged
+		case stored[0].Found:
+			start = stored[0].ID
+		default:
+			start = p.status.at()
+		}
+	}
 	k.mu.Lock()
-	delete(k.dirty, partition)
+	delete(k.dirty, p.number)
 	k.mu.Unlock()
-	_, err := k.group.config.Store.ApplyReset(ctx, partition, reset)
-	return err
+	return start, nil
 }
 
 // close takes no further positions and writes those it has, within the time given.
@@ -142,6 +188,9 @@ func (k *keeper) close(limit time.Duration) {
 		err = ctx.Err()
 	}
 	if err != nil {
+		k.mu.Lock()
+		k.note(err)
+		k.mu.Unlock()
 		k.group.config.Logger.Error("last positions not written; their batches will be handed over again", slog.Any("error", err))
 	}
 }

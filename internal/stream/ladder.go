@@ -7,26 +7,31 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// ladder are the waits between tries at something that has to work out in the end: HoldMin, doubling to HoldMax,
-// without jitter and without end, as in RedisEvents.
-type ladder struct{ steps *backoff.ExponentialBackOff }
+// Ladder are the waits between tries at something that has to work out in the end: the least one, doubling to the
+// most, without jitter and without end, as in RedisEvents.
+type Ladder struct{ steps *backoff.ExponentialBackOff }
 
-func (c *Config) ladder() ladder {
-	return ladder{backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(c.HoldMin),
-		backoff.WithMaxInterval(c.HoldMax),
+// NewLadder returns a ladder at its first step.
+func NewLadder(least, most time.Duration) Ladder {
+	return Ladder{backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(least),
+		backoff.WithMaxInterval(most),
 		backoff.WithMultiplier(2),
 		backoff.WithRandomizationFactor(0),
 		backoff.WithMaxElapsedTime(0),
 	)}
 }
 
-func (l ladder) next() time.Duration { return l.steps.NextBackOff() }
+func (c *Config) ladder() Ladder { return NewLadder(c.HoldMin, c.HoldMax) }
 
-func (l ladder) reset() { l.steps.Reset() }
+// Next is the wait before the next try.
+func (l Ladder) Next() time.Duration { return l.steps.NextBackOff() }
 
-// sleep waits, and tells whether it was left to wait that long.
-func sleep(ctx context.Context, wait time.Duration) bool {
+// Reset goes back to the first step.
+func (l Ladder) Reset() { l.steps.Reset() }
+
+// Sleep waits, and tells whether it was left to wait that long.
+func Sleep(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -37,10 +42,11 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// seldom lets something through once per logInterval.
-type seldom struct{ last time.Time }
+// Seldom lets something through once per logInterval.
+type Seldom struct{ last time.Time }
 
-func (s *seldom) now() bool {
+// Now tells whether it is time again.
+func (s *Seldom) Now() bool {
 	now := time.Now()
 	if !s.last.IsZero() && now.Sub(s.last) < logInterval {
 		return false

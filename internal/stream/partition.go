@@ -17,14 +17,18 @@ type partition struct {
 	status *status
 	start  wire.ID
 
-	mu    sync.Mutex
-	reset *position.Reset    // pending, to be applied once the session has ended
-	end   context.CancelFunc // of the session
+	storing chan struct{} // full while the position is being written: a write ends before a reset is applied
+
+	mu      sync.Mutex
+	reset   *position.Reset    // pending, to be applied once the session has ended
+	retired bool               // let go by Assign
+	end     context.CancelFunc // of the session
+	wake    chan struct{}      // tells one that waits of a change of these
 }
 
 func newPartition(group *Group, number int) *partition {
 	return &partition{
-		group: group, number: number, status: &status{partition: number},
+		group: group, number: number, status: &status{partition: number}, wake: make(chan struct{}, 1), storing: make(chan struct{}, 1),
 		log: group.config.Logger.With(slog.Int("partition", number)),
 	}
 }
@@ -45,22 +49,25 @@ func (p *partition) run(reading, working context.Context) {
 			p.group.fail(ErrGoexit)
 		}
 	}()
-	for again := true; again; {
-		again = p.session(reading, working) && p.applyReset(reading)
+	for p.session(reading, working) {
+		if !p.awaitReset(reading) || !p.applyReset(reading) {
+			break
+		}
 	}
 	ended = true
 }
 
-// session reads and works until the run ends, the partition stops, or a reset asks for another session.
-func (p *partition) session(reading, working context.Context) (again bool) {
-	reading, end := context.WithCancel(reading)
+// session reads and works until a reset asks for another session, the partition stops, which only a reset ends,
+// or the run does, and then there is no other.
+func (p *partition) session(running, working context.Context) (again bool) {
+	reading, end := context.WithCancel(running)
 	defer end()
 	p.mu.Lock()
 	p.end = end
-	pending := p.reset != nil
+	pending, retired := p.reset != nil, p.retired
 	p.mu.Unlock()
-	if pending || reading.Err() != nil {
-		return pending
+	if pending || retired || reading.Err() != nil {
+		return !retired && running.Err() == nil
 	}
 	slots := make(chan struct{}, p.group.config.ReadAhead)
 	batches := make(chan Page, p.group.config.ReadAhead)
@@ -71,7 +78,7 @@ func (p *partition) session(reading, working context.Context) (again bool) {
 	})
 	p.work(reading, working, slots, batches)
 	end()
-	if p.pendingReset() == nil {
+	if running.Err() != nil || p.letGo() {
 		return false
 	}
 	<-readerDone
@@ -114,15 +121,9 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 			held.recovered(p)
 			return p.advance(reading, next)
 		case reading.Err() != nil:
-			// Whatever went wrong, it may be the stopping that did it: the batch comes again.
-			if held.attempts > 0 {
-				p.log.Info("stopped while blocked", slog.String("position", p.status.at().String()))
-			}
-			return false
+			return false // whatever went wrong, it may be the stopping that did it: the batch comes again
 		case verdict.Action == Skip:
-			p.status.handed(len(entries))
-			p.log.Error("batch skipped", slog.String("first", entries[0].ID.String()), slog.String("last", entries[len(entries)-1].ID.String()),
-				slog.Int("messages", len(entries)), slog.Any("error", verdict.Err))
+			p.skip(verdict)
 			held.recovered(p)
 			return p.advance(reading, next)
 		case verdict.Action == Stop:
@@ -135,9 +136,9 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 			return false
 		}
 		entries = verdict.Remaining
-		wait := max(steps.next(), min(verdict.RetryAfter, maxRetryAfter))
+		wait := max(steps.Next(), min(verdict.RetryAfter, maxRetryAfter))
 		held.blocked(p, verdict, wait)
-		if !sleep(reading, wait) {
+		if !Sleep(reading, wait) {
 			p.log.Info("stopped while blocked", slog.String("position", p.status.at().String()))
 			return false
 		}
@@ -153,31 +154,67 @@ func (p *partition) advance(reading context.Context, next Page) bool {
 	}
 	steps := p.group.config.ladder()
 	for {
-		err := p.group.keeper.flush(reading)
+		err := p.group.keeper.save(reading, []*partition{p})
 		if err == nil {
 			p.status.clear()
 			return true
 		}
-		wait := steps.next()
-		p.status.trouble(CausePositions, err, wait)
-		if !sleep(reading, wait) {
-			return false // the last flush of the run has another try
+		wait := steps.Next()
+		if reading.Err() == nil {
+			p.status.trouble(CausePositions, err, wait)
+		}
+		if !Sleep(reading, wait) {
+			return false // the last write of the run has another try
 		}
 	}
+}
+
+// skip tells of messages that are given up on.
+func (p *partition) skip(verdict Verdict) {
+	lost := verdict.Remaining
+	p.status.handed(len(lost))
+	p.log.Error("batch skipped", slog.String("first", lost[0].ID.String()), slog.String("last", lost[len(lost)-1].ID.String()),
+		slog.Int("messages", len(lost)), slog.Any("error", verdict.Err))
 }
 
 // requestReset makes the session end, and another begin where the reset says.
 func (p *partition) requestReset(reset *position.Reset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reset != nil && *p.reset == *reset {
+	if p.retired || p.reset != nil && *p.reset == *reset {
 		return
 	}
 	p.log.Info("position reset requested", slog.String("position", reset.Target.String()))
 	p.reset = reset
+	p.changed()
+}
+
+// retire makes the session end, and no other begin.
+func (p *partition) retire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.retired {
+		p.log.Info("partition let go", slog.String("position", p.status.at().String()))
+		p.retired = true
+		p.changed()
+	}
+}
+
+// changed ends the session and wakes who waits for that. It is called with mu held.
+func (p *partition) changed() {
 	if p.end != nil {
 		p.end()
 	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *partition) letGo() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.retired
 }
 
 func (p *partition) pendingReset() *position.Reset {
@@ -186,28 +223,44 @@ func (p *partition) pendingReset() *position.Reset {
 	return p.reset
 }
 
-// applyReset moves the stored position and the start of the next session to where the pending reset says, for as
-// long as it takes. Should another reset have replaced it by now, that one asks for a session of its own.
-func (p *partition) applyReset(reading context.Context) bool {
-	reset := p.pendingReset()
-	steps := p.group.config.ladder()
-	for {
-		err := p.group.keeper.applyReset(reading, p.number, *reset)
-		if err == nil {
-			break
+// awaitReset waits for a reset, if none is pending: a partition that stopped goes on with one.
+func (p *partition) awaitReset(running context.Context) bool {
+	for p.pendingReset() == nil {
+		select {
+		case <-running.Done():
+			return false
+		case <-p.wake:
 		}
-		wait := steps.next()
-		p.status.trouble(CausePositions, err, wait)
-		if !sleep(reading, wait) {
+		if p.letGo() {
 			return false
 		}
 	}
-	p.begin(reset.Target)
-	p.log.Info("position reset", slog.String("position", reset.Target.String()))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reset == reset {
-		p.reset = nil
-	}
 	return true
+}
+
+// applyReset moves the stored position and the start of the next session to where the pending reset says, for as
+// long as it takes.
+func (p *partition) applyReset(running context.Context) bool {
+	steps := p.group.config.ladder()
+	for {
+		reset := p.pendingReset()
+		start, err := p.group.keeper.applyReset(running, p, reset)
+		if err == nil {
+			p.begin(start)
+			p.log.Info("position reset", slog.String("position", start.String()))
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.reset == reset {
+				p.reset = nil
+			}
+			return true
+		}
+		wait := steps.Next()
+		if running.Err() == nil {
+			p.status.trouble(CausePositions, err, wait)
+		}
+		if !Sleep(running, wait) {
+			return false
+		}
+	}
 }

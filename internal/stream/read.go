@@ -2,7 +2,9 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/redisevents/restatestart/internal/wire"
@@ -14,6 +16,7 @@ func (p *partition) read(ctx context.Context, after wire.ID, slots chan<- struct
 	block := min(config.Block, maxBlock)
 	steps := config.ladder()
 	var trouble outage
+	count := config.BatchSize
 	for {
 		// A slot is taken before the read: no more than ReadAhead batches are in memory, whatever holds them up.
 		select {
@@ -21,7 +24,7 @@ func (p *partition) read(ctx context.Context, after wire.ID, slots chan<- struct
 			return
 		case slots <- struct{}{}:
 		}
-		page, err := p.readOnce(ctx, after, block, steps, &trouble)
+		page, err := p.readOnce(ctx, after, block, &count, steps, &trouble)
 		if err != nil {
 			return
 		}
@@ -32,19 +35,22 @@ func (p *partition) read(ctx context.Context, after wire.ID, slots chan<- struct
 }
 
 // readOnce returns the next page that holds something. Its only error is that of the context.
-func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Duration, steps ladder, trouble *outage) (Page, error) {
+func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Duration, count *int, steps Ladder, trouble *outage) (Page, error) {
 	for {
-		page, err := p.group.config.Source.Read(ctx, p.number, after, p.group.config.BatchSize, block)
+		page, err := p.group.config.Source.Read(ctx, p.number, after, *count, block)
 		if ctx.Err() != nil {
 			return Page{}, ctx.Err()
 		}
 		if err != nil {
-			wait := steps.next()
+			if network, found := errors.AsType[net.Error](err); found && network.Timeout() {
+				*count = max(1, *count/2) // a page too large for the time that the client gives a read would never come
+			}
+			wait := steps.Next()
 			p.status.readFailed(err, wait)
 			if trouble.failed() {
 				p.log.Error("redis read failing", slog.Any("error", err), slog.Duration("next", wait), slog.Int("attempts", trouble.attempts))
 			}
-			if !sleep(ctx, wait) {
+			if !Sleep(ctx, wait) {
 				return Page{}, ctx.Err()
 			}
 			continue
@@ -54,8 +60,9 @@ func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Dura
 				p.log.Info("redis read recovered", slog.Int("attempts", trouble.attempts), slog.Duration("elapsed", time.Since(trouble.since)))
 			}
 			trouble.over()
-			steps.reset()
+			steps.Reset()
 		}
+		*count = min(p.group.config.BatchSize, 2**count)
 		p.status.readWorked(page)
 		if page.Read > 0 {
 			return page, nil
@@ -69,7 +76,7 @@ type outage struct {
 	attempts int
 	since    time.Time
 	told     bool // the log knows of this one
-	logged   seldom
+	logged   Seldom
 }
 
 func (o *outage) failed() (log bool) {
@@ -77,7 +84,7 @@ func (o *outage) failed() (log bool) {
 		o.since = time.Now()
 	}
 	o.attempts++
-	log = o.logged.now()
+	log = o.logged.Now()
 	o.told = o.told || log
 	return log
 }

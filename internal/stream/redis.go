@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -68,27 +68,45 @@ func (r *Redis) wants(fields map[string]any) bool {
 	return found && r.types[name]
 }
 
+// tailScript is XINFO STREAM without the first and the last entry, which it would send along whole.
+var tailScript = redis.NewScript(`
+if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
+local info = redis.call('XINFO', 'STREAM', KEYS[1])
+local tail = {'', '', '', ''}
+for i = 1, #info, 2 do
+  local name, value = info[i], info[i + 1]
+  if name == 'length' then tail[1] = tostring(value)
+  elseif name == 'last-generated-id' then tail[2] = value
+  elseif name == 'entries-added' then tail[3] = tostring(value)
+  elseif name == 'first-entry' and value then tail[4] = value[1] end
+end
+return tail
+`)
+
 // Tail implements Source.
 func (r *Redis) Tail(ctx context.Context, partition int) (Tail, error) {
 	key := r.keys.Stream(partition)
-	info, err := r.client.XInfoStream(ctx, key).Result()
+	values, err := tailScript.Run(ctx, r.client, []string{key}).StringSlice()
 	if err != nil {
-		if strings.Contains(err.Error(), "no such key") {
-			return Tail{}, nil
-		}
 		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
 	}
-	tail := Tail{Exists: true, Length: info.Length, Added: info.EntriesAdded}
-	if tail.Last, err = wire.ParseID(info.LastGeneratedID); err != nil {
+	if len(values) == 0 {
+		return Tail{}, nil
+	}
+	tail := Tail{Exists: true}
+	if tail.Length, err = strconv.ParseInt(values[0], 10, 64); err != nil {
 		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
 	}
-	if info.Length > 0 {
-		if tail.First, err = wire.ParseID(info.FirstEntry.ID); err != nil {
+	if tail.Added, err = strconv.ParseInt(values[2], 10, 64); err != nil {
+		tail.Added = -1 // a server older than 7.0 does not count
+	}
+	if tail.Last, err = wire.ParseID(values[1]); err != nil {
+		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
+	}
+	if tail.Length > 0 {
+		if tail.First, err = wire.ParseID(values[3]); err != nil {
 			return Tail{}, fmt.Errorf("describe %s: %w", key, err)
 		}
-	}
-	if info.EntriesAdded < info.Length {
-		tail.Added = -1 // a server older than 7.0 does not count, which reads as 0
 	}
 	return tail, nil
 }

@@ -9,9 +9,8 @@ import (
 
 // sample looks at the tails of the streams now and then, for the lag in Status.
 func (g *Group) sample(ctx context.Context) {
-	missing := make([]bool, len(g.partitions))
 	for {
-		for i, p := range g.partitions {
+		for _, p := range g.all() {
 			before := p.status.snapshot()
 			tail, err := g.config.Source.Tail(ctx, p.number)
 			if ctx.Err() != nil {
@@ -21,12 +20,11 @@ func (g *Group) sample(ctx context.Context) {
 				continue // the reads of the partition run into the same, and report it
 			}
 			p.status.sampled(tail, before)
-			if !tail.Exists && !missing[i] {
+			if !tail.Exists && !before.Missing {
 				p.log.Info("stream does not exist yet", slog.String("position", before.Position.String()))
 			}
-			missing[i] = !tail.Exists
 		}
-		if !sleep(ctx, sampleInterval) {
+		if !Sleep(ctx, sampleInterval) {
 			return
 		}
 	}
@@ -37,6 +35,7 @@ func (g *Group) sample(ctx context.Context) {
 func (s *status) sampled(tail Tail, before Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.missing = !tail.Exists
 	if s.position == before.Position {
 		s.lag.sampled(tail, s.position, s.counts.passed)
 	}

@@ -45,6 +45,7 @@ type Status struct {
 	Lag       int64    // entries behind the position; meaningful when LagKnown
 	LagKnown  bool
 	Oldest    time.Time // when the oldest entry that is read and not done was added; zero when there is none
+	Missing   bool      // there is no stream
 	Passed    int64     // entries the position moved over in this run
 	Handed    int64     // those of them that were handed over
 	Skipped   int64     // those of them that were given up on
@@ -65,6 +66,7 @@ type status struct {
 	err      error
 	counts   counts
 	lag      lag
+	missing  bool
 }
 
 type counts struct {
@@ -77,6 +79,7 @@ func (s *status) begin(start wire.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.position, s.waiting, s.held, s.lag = start, nil, nil, lag{}
+	s.stopped, s.err = false, nil
 }
 
 func (s *status) at() wire.ID {
@@ -162,7 +165,7 @@ func (s *status) snapshot() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snapshot := Status{
-		Partition: s.partition, Position: s.position, Err: s.err, Blocked: s.held,
+		Partition: s.partition, Position: s.position, Err: s.err, Blocked: s.held, Missing: s.missing,
 		Passed: s.counts.passed, Handed: s.counts.handed, Skipped: s.counts.skipped,
 	}
 	snapshot.Lag, snapshot.LagKnown = s.lag.behind(s.counts.passed)

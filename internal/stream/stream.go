@@ -34,7 +34,7 @@ type Page struct {
 
 // Tail describes a stream.
 type Tail struct {
-	Exists bool
+	Exists bool // the stream; where it does not, all else is zero
 	Length int64
 	First  wire.ID // lowest entry; meaningful when Length is above 0
 	Last   wire.ID // greatest id the stream ever gave out
@@ -48,7 +48,7 @@ type Verdict struct {
 
 	// The rest is for an Action other than Advance.
 
-	Remaining  []wire.Entry  // what to hand over again, for Hold
+	Remaining  []wire.Entry  // what to hand over again, for Hold; what is given up on, for Skip
 	RetryAfter time.Duration // raises the wait before that, up to maxRetryAfter
 	Cause      string        // one word: what holds the position
 	Err        error
@@ -69,7 +69,7 @@ const (
 
 // Config says what to run. All fields are required.
 type Config struct {
-	Partitions []int
+	Partitions []int // to begin with
 	Source     Source
 	Store      position.Store
 	// Deliver hands entries over and says what to do next. Calls for different partitions run concurrently. When
@@ -77,8 +77,9 @@ type Config struct {
 	Deliver func(ctx context.Context, partition int, entries []wire.Entry) Verdict
 	Logger  *slog.Logger // knows the topic and the consumer
 
-	// Start says where to begin a partition, given what is stored. It may ask the source.
-	Start func(ctx context.Context, partition int, stored position.Stored) (wire.ID, error)
+	// Start says where to begin a partition, given what is stored. It may ask the source. Late tells that the partition
+	// was added while the group ran.
+	Start func(ctx context.Context, partition int, stored position.Stored, late bool) (wire.ID, error)
 
 	BatchSize       int
 	Block           time.Duration
@@ -100,8 +101,8 @@ const (
 	maxRetryAfter = 30 * time.Second
 	// sampleInterval is the time between two looks at the tails of the streams.
 	sampleInterval = 5 * time.Second
-	// stopMargin is what Run takes at most beyond DrainTimeout.
-	stopMargin = 950 * time.Millisecond
+	// StopMargin is what Run takes at most beyond DrainTimeout.
+	StopMargin = 950 * time.Millisecond
 	// flushMargin is what of it is kept for the last write of positions.
 	flushMargin = 450 * time.Millisecond
 )

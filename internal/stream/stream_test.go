@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -59,7 +60,7 @@ func newRig(t *testing.T, partitions ...int) *rig {
 			}
 			return r.deliver(ctx, partition, entries)
 		},
-		Start:     func(_ context.Context, _ int, stored position.Stored) (wire.ID, error) { return stored.ID, nil },
+		Start:     func(_ context.Context, _ int, stored position.Stored, _ bool) (wire.ID, error) { return stored.ID, nil },
 		Logger:    slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 		BatchSize: 3, Block: time.Second, ReadAhead: 2, PersistInterval: time.Second, DrainTimeout: 10 * time.Second,
 		HoldMin: time.Second, HoldMax: 30 * time.Second,
@@ -191,7 +192,7 @@ func withoutTime(_ []string, attr slog.Attr) slog.Attr {
 func bodies(entries []wire.Entry) string {
 	texts := make([]string, len(entries))
 	for i, entry := range entries {
-		texts[i] = string(entry.Body)
+		texts[i] = entry.Body
 	}
 	return strings.Join(texts, " ")
 }
@@ -358,7 +359,7 @@ func TestC4SkipStopAndFail(t *testing.T) {
 			r.add(0, 1, 4)
 			r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
 				if len(entries) == 3 {
-					return stream.Verdict{Action: stream.Skip, Err: boom}
+					return stream.Verdict{Action: stream.Skip, Remaining: entries, Err: boom}
 				}
 				return stream.Verdict{}
 			}
@@ -376,9 +377,9 @@ func TestC4SkipStopAndFail(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 0)
 			r.add(0, 1, 1)
-			r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
+			r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
 				time.Sleep(5 * time.Second)
-				return stream.Verdict{Action: stream.Skip, Err: boom}
+				return stream.Verdict{Action: stream.Skip, Remaining: entries, Err: boom}
 			}
 			r.run()
 			took, err := r.stop()
@@ -1060,4 +1061,123 @@ func TestAGroupWithoutPartitionsWaitsToBeStopped(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, took)
 	})
+}
+
+// A reset that was withdrawn before it was applied moves nothing.
+func TestAResetThatWasWithdrawnMovesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.add(0, 1, 9)
+		first := true
+		r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
+			if first {
+				first = false
+				time.Sleep(10 * time.Second)
+			}
+			return stream.Verdict{}
+		}
+		r.run()
+		r.store.RequestReset(0, "7-0")
+		pass(5 * time.Second)
+		applied, err := r.store.ApplyReset(t.Context(), 0, position.Reset{Target: wire.ID{Ms: 7}, Value: "7-0"})
+		require.NoError(t, err)
+		require.True(t, applied)
+		r.store.RequestReset(0, "1-0") // and another one in its place
+		pass(20 * time.Second)
+		assert.Equal(t, "9-0", r.position(0))
+		assert.Equal(t, []string{"0: m1 m2 m3", "0: m2 m3 m4", "0: m5 m6 m7", "0: m8 m9"}, r.deliveries(), "the one in its place counts")
+		_, _ = r.stop()
+	})
+}
+
+func TestStatusShowsNoTroubleThatStoppingMade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.config.PersistEach = true
+		r.config.Store = heeding{r.store}
+		r.add(0, 1, 1)
+		r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
+			time.Sleep(3 * time.Second)
+			return stream.Verdict{}
+		}
+		r.run()
+		_, err := r.stop()
+		require.NoError(t, err)
+		assert.Equal(t, "1-0", r.position(0))
+		_, _, failing := r.group.Status()
+		require.NoError(t, failing)
+		assert.Nil(t, r.status(0).Blocked)
+	})
+}
+
+// heeding is a store that heeds the context, as a client does.
+type heeding struct{ *store }
+
+func (h heeding) Save(ctx context.Context, writes []position.Write) ([]*position.Reset, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return h.store.Save(ctx, writes)
+}
+
+// With each batch written, partitions do not wait for each other's writes.
+func TestC3PersistEachBatchKeepsPartitionsApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		partitions := []int{0, 1, 2, 3, 4, 5, 6, 7}
+		r := newRig(t, partitions...)
+		r.config.PersistEach, r.config.BatchSize, r.config.PersistInterval = true, 1, time.Hour
+		r.config.Store = slow{r.store}
+		for _, partition := range partitions {
+			r.add(partition, 1, 100)
+		}
+		r.run()
+		pass(4050 * time.Millisecond)
+		for _, partition := range partitions {
+			assert.Equal(t, "40-0", r.position(partition))
+		}
+		_, _ = r.stop()
+	})
+}
+
+// slow is a store that takes its time.
+type slow struct{ *store }
+
+func (s slow) Save(ctx context.Context, writes []position.Write) ([]*position.Reset, error) {
+	time.Sleep(100 * time.Millisecond)
+	return s.store.Save(ctx, writes)
+}
+
+// A page that is too large to arrive in the time that a read has is asked for in smaller parts.
+func TestAPageThatTimesOutIsAskedForInSmallerParts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.config.BatchSize = 100
+		counts := &counting{Source: r.source, most: 12}
+		r.config.Source = counts
+		r.add(0, 1, 40)
+		r.run()
+		pass(2 * time.Minute)
+		assert.Equal(t, "40-0", r.position(0))
+		assert.Equal(t, []int{100, 50, 25, 12, 24, 12}, counts.asked[:6])
+		_, _ = r.stop()
+	})
+}
+
+type counting struct {
+	*streamtest.Source
+
+	most  int
+	asked []int
+}
+
+func (c *counting) Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (stream.Page, error) {
+	c.asked = append(c.asked, count)
+	if count > c.most {
+		return stream.Page{}, fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
+	}
+	return c.Source.Read(ctx, partition, after, count, block)
 }

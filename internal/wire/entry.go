@@ -13,7 +13,7 @@ const (
 // Entry is one stream entry, decoded as far as the layout goes: the body stays the producer's bytes.
 type Entry struct {
 	ID            ID
-	Body          []byte
+	Body          string
 	HasBody       bool // false when field b is missing, which makes the entry malformed
 	Type          string
 	Key           string // the producer's partition key
@@ -33,24 +33,13 @@ func Decode(id ID, fields map[string]any) Entry {
 		TraceParent:   text(fields, FieldTraceParent),
 		Headers:       Headers(text(fields, FieldHeaders)),
 	}
-	switch body := fields[FieldBody].(type) {
-	case string:
-		entry.Body, entry.HasBody = []byte(body), true
-	case []byte:
-		entry.Body, entry.HasBody = body, true
-	}
+	entry.Body, entry.HasBody = fields[FieldBody].(string)
 	return entry
 }
 
 func text(fields map[string]any, name string) string {
-	switch value := fields[name].(type) {
-	case string:
-		return value
-	case []byte:
-		return string(value)
-	default:
-		return ""
-	}
+	value, _ := fields[name].(string)
+	return value
 }
 
 // Fields renders the entry as the field and value pairs that a producer adds, in the order in which the .NET

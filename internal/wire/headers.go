@@ -86,7 +86,7 @@ func (h Headers) Lookup(name string) (value string, found bool, err error) {
 }
 
 func cutField(packed string) (field, rest string, err error) {
-	length := 0
+	var length int64
 	for i := range len(packed) {
 		c := packed[i]
 		switch {
@@ -94,14 +94,14 @@ func cutField(packed string) (field, rest string, err error) {
 			return "", "", errors.New("empty length")
 		case c == ':':
 			rest = packed[i+1:]
-			if length > len(rest) {
+			if length > int64(len(rest)) {
 				return "", "", errors.New("length beyond the end of the block")
 			}
 			return rest[:length], rest[length:], nil
 		case c < '0' || c > '9':
 			return "", "", errors.New("length is not a number")
 		}
-		if length = length*10 + int(c-'0'); length > math.MaxInt32 {
+		if length = length*10 + int64(c-'0'); length > math.MaxInt32 {
 			return "", "", errors.New("length beyond the end of the block")
 		}
 	}

@@ -124,9 +124,12 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Run("a reset that is none is passed over", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)
-		h.RequestReset(3, "whenever")
-		assert.Nil(t, load(t, h.Store, 3).Reset)
-		assert.Nil(t, save(t, h.Store, wire.ID{Ms: 60}))
-		assert.Equal(t, wire.ID{Ms: 60}, load(t, h.Store, 3).ID)
+		for i, value := range []string{"whenever", "", "5", "5-x", "17260000000001726000000000-0|ids run together", "18446744073709551616-0", "5-18446744073709551616"} {
+			h.RequestReset(3, value)
+			id := wire.ID{Ms: uint64(60 + i)}
+			assert.Nil(t, load(t, h.Store, 3).Reset, value)
+			assert.Nil(t, save(t, h.Store, id), value)
+			assert.Equal(t, id, load(t, h.Store, 3).ID, value)
+		}
 	})
 }

@@ -30,7 +30,7 @@ func (s *Source) Add(partition int, body string) wire.ID {
 	}
 	s.added[partition]++
 	id := wire.ID{Ms: uint64(s.added[partition])}
-	s.streams[partition] = append(s.streams[partition], wire.Entry{ID: id, Body: []byte(body), HasBody: true})
+	s.streams[partition] = append(s.streams[partition], wire.Entry{ID: id, Body: body, HasBody: true})
 	s.wakeAll()
 	return id
 }
@@ -41,7 +41,7 @@ func (s *Source) AddMalformed(partition int) wire.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := &s.streams[partition][len(s.streams[partition])-1]
-	last.Body, last.HasBody = nil, false
+	last.Body, last.HasBody = "", false
 	return id
 }
 

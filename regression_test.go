@@ -1,0 +1,389 @@
+package restatestart_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/restatetest"
+)
+
+// A handler that hands a Starter one message at a time gives up at the first that blocks. What stands behind it was
+// never handed to the Starter, and must not pass for done.
+func TestC2ABlockedErrorOfAPartOfTheBatchHoldsAllOfIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		fake := restatetest.New(t)
+		fake.Script("b", restatetest.Status(503).Times(7))
+		starter := starterOn(t, fake, nil, restatestart.Options{})
+		w.publish(0, "a", "b", "c", "d")
+		w.run(restatestart.HandlerFunc[claim](func(ctx context.Context, batch []restatestart.Message[claim]) error {
+			for i := range batch {
+				if err := starter.Handle(ctx, batch[i:i+1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		pass(2 * time.Minute)
+		fake.ExpectStarted(t, "Payout", "a", "b", "c", "d")
+		assert.Equal(t, "4-0", w.position(0))
+		require.NoError(t, w.stop())
+	})
+}
+
+func TestC2JoinedErrorsHoldTheWholeBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		fake := restatetest.New(t)
+		fake.Script("a", restatetest.Status(503).Times(6))
+		fake.Script("n-b", restatetest.Status(503).Times(6))
+		one := starterOn(t, fake, nil, restatestart.Options{})
+		two := starterOn(t, fake, func(m *restatestart.Message[claim]) (restatestart.Start, error) {
+			return restatestart.Start{Workflow: "Notify", Key: "n-" + m.Value.Key, Input: m.Value}, nil
+		}, restatestart.Options{})
+		w.publish(0, "a", "b", "c")
+		w.run(restatestart.HandlerFunc[claim](func(ctx context.Context, batch []restatestart.Message[claim]) error {
+			return errors.Join(one.Handle(ctx, batch), two.Handle(ctx, batch))
+		}))
+		pass(2 * time.Minute)
+		fake.ExpectStarted(t, "Payout", "a", "b", "c")
+		fake.ExpectStarted(t, "Notify", "n-a", "n-b", "n-c")
+		require.NoError(t, w.stop())
+	})
+}
+
+func TestC2ANilBlockedErrorHoldsTheBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.options.OnError = restatestart.ErrorSkip
+		w.publish(0, "a", "b")
+		handler := &recorder{fail: func([]restatestart.Message[claim]) error {
+			var none *restatestart.BlockedError
+			return none
+		}}
+		w.run(handler)
+		pass(2 * time.Second)
+		assert.Equal(t, []string{"a b", "a b"}, handler.handed())
+		assert.Contains(t, w.partition(0).Blocked.Error, "nil *BlockedError")
+		require.NoError(t, w.stop())
+	})
+}
+
+// Growth adds partitions and touches no other: not where it is, not what it has in hand, not its counts.
+func TestPartitionsThatAreAddedLeaveTheOthersAlone(t *testing.T) {
+	t.Parallel()
+	for name, from := range map[string]restatestart.StartFrom{
+		"stored": restatestart.FromStored(), "beginning": restatestart.FromBeginning(), "now": restatestart.FromNow(),
+		"a time": restatestart.FromTime(time.UnixMilli(0)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 2)
+				w.options.StartFrom, w.options.BatchSize, w.options.DrainTimeout = from, 1, time.Second
+				release := make(chan struct{})
+				var down atomic.Bool
+				down.Store(true)
+				handler := &recorder{fail: func(batch []restatestart.Message[claim]) error {
+					if batch[0].Value.Key == "a" && down.Load() {
+						return errBoom
+					}
+					return nil
+				}}
+				run := restatestart.HandlerFunc[claim](func(ctx context.Context, batch []restatestart.Message[claim]) error {
+					if batch[0].Value.Key == "slow" {
+						<-release
+						return ctx.Err()
+					}
+					return handler.Handle(ctx, batch)
+				})
+				w.run(run)
+				w.publish(0, "a", "b", "c")
+				w.publish(1, "slow", "d")
+				pass(2 * time.Second)
+				since := w.partition(0).Blocked.Since
+				w.setMeta("3", "1", nil)
+				w.publish(2, "first", "second")
+				pass(20 * time.Second)
+				assert.Equal(t, since, w.partition(0).Blocked.Since)
+				assert.Equal(t, "2-0", w.position(2), "from the first on, whatever StartFrom says")
+				assert.Equal(t, 4, w.consumer.Status().Connections)
+				close(release)
+				down.Store(false)
+				pass(time.Minute)
+				assert.Equal(t, "3-0", w.position(0))
+				assert.Equal(t, "2-0", w.position(1))
+				assert.Equal(t, int64(3), w.partition(0).Handed)
+				require.NoError(t, w.stop())
+			})
+		})
+	}
+}
+
+func TestAPoolTooSmallForAddedPartitionsIsSaidAndEndsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.pool = 2
+		handler := &recorder{}
+		w.run(handler)
+		w.setMeta("2", "1", nil)
+		pass(time.Minute)
+		w.publish(0, "a")
+		pass(time.Second)
+		assert.Equal(t, []string{"a"}, handler.handed())
+		assert.Contains(t, w.consumer.Status().Error, "pool of 2 connections is too small")
+		require.NoError(t, w.stop())
+	})
+}
+
+// With several instances the parts shift when the topic grows: what another instance had goes on where that one was.
+func TestPartsShiftWithTheTopic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		first := 0
+		w.options.InstanceCount, w.options.InstanceIndex = 2, &first
+		other := newWorld(t, 4)
+		second := 1
+		other.options.InstanceCount, other.options.InstanceIndex = 2, &second
+		other.source, other.store = w.source, w.store
+		mine, theirs := &recorder{}, &recorder{}
+		w.run(mine)
+		other.run(theirs)
+		for partition := range 8 {
+			w.publish(partition, "one")
+		}
+		pass(3 * time.Second)
+		assert.Len(t, mine.handed(), 2)
+		assert.Len(t, theirs.handed(), 2)
+		w.setMeta("8", "1", nil)
+		other.setMeta("8", "1", nil)
+		for partition := range 8 {
+			w.publish(partition, "two")
+		}
+		pass(20 * time.Second)
+		assert.Equal(t, []int{0, 1, 2, 3}, numbers(w.consumer.Status()))
+		assert.Equal(t, []int{4, 5, 6, 7}, numbers(other.consumer.Status()))
+		for partition := range 8 {
+			assert.Equal(t, "2-0", w.position(partition))
+		}
+		require.NoError(t, w.stop())
+		require.NoError(t, other.stop())
+	})
+}
+
+func numbers(status restatestart.Status) []int {
+	var numbers []int
+	for _, partition := range status.Partitions {
+		numbers = append(numbers, partition.Partition)
+	}
+	return numbers
+}
+
+func TestS9CodeThatEndsItsGoroutineDoesNotPassForAccepted(t *testing.T) {
+	t.Parallel()
+	starter, err := restatestart.New(nil, payout, restatestart.Options{Ingress: "http://restate", HTTPClient: &http.Client{
+		Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			runtime.Goexit()
+			return nil, errBoom
+		}),
+	}})
+	require.NoError(t, err)
+	blocked := blockedBy(t, starter.Handle(t.Context(), batchOf("a", "a", "b")))
+	assert.Zero(t, blocked.Accepted)
+	require.Len(t, blocked.Failed, 3)
+	assert.Equal(t, restatestart.ReasonPanic, blocked.Failed[0].Reason)
+}
+
+type panickingPropagator struct{ propagation.TraceContext }
+
+func (panickingPropagator) Inject(context.Context, propagation.TextMapCarrier) { panic("propagator") }
+
+func TestS9APanicOfTelemetryIsNoPanicOfHandle(t *testing.T) {
+	t.Parallel()
+	fake := restatetest.New(t)
+	starter := starterOn(t, fake, nil, restatestart.Options{Propagator: panickingPropagator{}})
+	batch := batchOf("a", "b")
+	batch[0].TraceParent = producer
+	failed := onlyFailure(t, starter.Handle(t.Context(), batch))
+	assert.Equal(t, restatestart.ReasonPanic, failed.Reason)
+	fake.ExpectStarted(t, "Payout", "b")
+}
+
+// Whatever the first one of a key failed of, the second one must not run in its place.
+func TestS11WhateverFailsKeepsItsPlaceInTheOrder(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*restatestart.Start){
+		"a negative delay":      func(s *restatestart.Start) { s.Delay = -1 },
+		"a header":              func(s *restatestart.Start) { s.Header = http.Header{"Host": {"x"}} },
+		"a panic while encoded": func(s *restatestart.Start) { s.Input = panickingMarshaler{} },
+		"not encodable":         func(s *restatestart.Start) { s.Input = math.NaN() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := restatetest.New(t)
+			starter := starterOn(t, fake, func(m *restatestart.Message[claim]) (restatestart.Start, error) {
+				start, err := payout(m)
+				if m.ID == "1-0" {
+					spoil(&start)
+				}
+				return start, err
+			}, restatestart.Options{})
+			blocked := blockedBy(t, starter.Handle(t.Context(), batchOf("a", "a", "b")))
+			require.Len(t, blocked.Failed, 2)
+			assert.Equal(t, restatestart.ReasonPredecessor, blocked.Failed[1].Reason)
+			fake.ExpectStarted(t, "Payout", "b")
+		})
+	}
+}
+
+// nilError is an error of a kind that does not stand being nil.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+func TestAnErrorWithoutATextIsLivedWith(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		fake := restatetest.New(t)
+		w.publish(0, "a")
+		w.run(starterOn(t, fake, func(*restatestart.Message[claim]) (restatestart.Start, error) {
+			var none *nilError
+			return restatestart.Start{}, none
+		}, restatestart.Options{}))
+		pass(time.Second)
+		assert.Contains(t, w.partition(0).Blocked.Error, "an error of type *restatestart_test.nilError that has no text")
+		require.NoError(t, w.stop())
+	})
+}
+
+// Redis that hangs, and a client that hangs with it, do not keep Run from returning.
+func TestC6ARedisThatHangsIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		hang := make(chan struct{})
+		consumer, err := restatestart.NewConsumerOn(restatestart.Backend{Source: w.source, Store: w.store, Meta: func(context.Context) (string, string, error) {
+			<-hang
+			return "1", "1", nil
+		}}, "claims", restatestart.JSON[claim], restatestart.Handler[claim](&recorder{}), w.options)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		after(time.Second, cancel)
+		began := time.Now()
+		require.NoError(t, consumer.Run(ctx))
+		assert.LessOrEqual(t, time.Since(began), time.Second+restatestart.DefaultDrainTimeout+time.Second)
+		close(hang)
+		time.Sleep(time.Hour)
+	})
+}
+
+// A decoder may work in place: what is handed over again is decoded from what the producer wrote.
+func TestADecoderThatWorksInPlaceSpoilsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.publish(0, "a")
+		tries := 0
+		consumer, err := restatestart.NewConsumerOn(restatestart.Backend{Source: w.source, Store: w.store, Meta: w.meta}, "claims",
+			func(body []byte) (claim, error) {
+				value, err := restatestart.JSON[claim](body)
+				clear(body)
+				return value, err
+			}, restatestart.HandlerFunc[claim](func(context.Context, []restatestart.Message[claim]) error {
+				if tries++; tries < 3 {
+					return &restatestart.BlockedError{}
+				}
+				return nil
+			}), w.options)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, consumer.Run(ctx))
+		assert.Equal(t, 3, tries)
+		assert.Equal(t, "1-0", w.position(0))
+	})
+}
+
+// What is skipped is counted once: it is the number that somebody alerts on.
+func TestWhatIsSkippedIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.options.OnMalformed = restatestart.MalformedSkip
+		w.source.AddMalformed(0)
+		w.publish(0, "a")
+		w.run(&recorder{fail: func([]restatestart.Message[claim]) error { return errBoom }})
+		pass(time.Minute)
+		assert.Equal(t, int64(1), w.partition(0).Skipped)
+		assert.Equal(t, 1, w.logged("malformed entry skipped"))
+		require.NoError(t, w.stop())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.options.OnMalformed, w.options.OnError = restatestart.MalformedSkip, restatestart.ErrorSkip
+		w.source.AddMalformed(0)
+		w.publish(0, "a")
+		w.run(&recorder{fail: func([]restatestart.Message[claim]) error { return errBoom }})
+		pass(time.Minute)
+		assert.Equal(t, int64(2), w.partition(0).Skipped)
+		assert.Equal(t, int64(2), w.partition(0).Passed)
+		require.NoError(t, w.stop())
+	})
+}
+
+func TestAPartitionThatStoppedGoesOnWithAReset(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.options.OnError, w.options.BatchSize = restatestart.ErrorStop, 1
+		w.publish(0, "a", "bad", "b")
+		handler := &recorder{fail: func(batch []restatestart.Message[claim]) error {
+			if batch[0].Value.Key == "bad" {
+				return errBoom
+			}
+			return nil
+		}}
+		w.run(handler)
+		pass(time.Minute)
+		require.Equal(t, restatestart.StateStopped, w.partition(0).State)
+		w.store.RequestReset(0, "2-0")
+		pass(5 * time.Second)
+		assert.Equal(t, []string{"a", "bad", "b"}, handler.handed())
+		assert.Equal(t, "3-0", w.position(0))
+		assert.Equal(t, restatestart.StateIdle, w.partition(0).State)
+		assert.Empty(t, w.partition(0).Error)
+		require.NoError(t, w.stop())
+	})
+}
+
+func TestAnInstanceThatOwnsNothingSaysSo(t *testing.T) {
+	t.Setenv("POD_NAME", "svc-3")
+	t.Setenv("STREAMS_INSTANCE_COUNT", "")
+	t.Setenv("STREAMS_INSTANCE_INDEX", "")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.run(&recorder{})
+		pass(time.Second)
+		assert.Contains(t, w.consumer.Status().Error, "instance 3 of 1 owns none of the topic's 2 partitions")
+		assert.Equal(t, 1, w.logged("no partition"))
+		require.NoError(t, w.stop())
+	})
+}
