@@ -9,10 +9,11 @@ GOLANGCI := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
 E2E_LOG := $(CURDIR)/.tools/e2e.log
 NESTED := internal/e2e
+VERSIONS ?= 1.6.2 1.7.4 1.7.12
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
 tools: $(GOLANGCI) ## install what the tests need: redis-server, restate-server, the linter
@@ -40,6 +41,14 @@ e2e: ## the end-to-end tests alone, on a real redis-server and a real restate-se
 	@cd internal/e2e && if CI=true go test -race -shuffle=on -count=1 -timeout 20m -v ./... >$(E2E_LOG) 2>&1; \
 	then grep -E '^(e2e: |ok |--- )|_test\.go:[0-9]+: ' $(E2E_LOG); \
 	else cat $(E2E_LOG); exit 1; fi
+
+.PHONY: conformance
+conformance: ## the recorded answers against each restate-server of VERSIONS, one after the other
+	@for version in $(VERSIONS); do \
+	  RESTATE_VERSION=$$version bash internal/e2e/tools.sh >/dev/null; \
+	  if (cd internal/e2e && RESTATE_VERSION=$$version CI=true go test -race -count=1 -v ./conformance) >$(E2E_LOG) 2>&1; \
+	  then grep -E '^(e2e: |ok )|_test\.go:[0-9]+: ' $(E2E_LOG); else cat $(E2E_LOG); exit 1; fi; \
+	done
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, with every linter that .golangci.yml does not argue away

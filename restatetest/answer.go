@@ -10,13 +10,18 @@ type answer struct {
 }
 
 func (a *answer) WriteHeader(status int) {
-	if !a.decided && status >= 200 {
-		a.decided = true
-		a.exchange.server.mu.Lock()
-		a.exchange.request.Status = status
-		a.exchange.server.mu.Unlock()
-	}
+	a.note(status)
 	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) note(status int) {
+	if a.decided || status < 200 {
+		return
+	}
+	a.decided = true
+	a.exchange.server.mu.Lock()
+	defer a.exchange.server.mu.Unlock()
+	a.exchange.request.Status = status
 }
 
 func (a *answer) Write(p []byte) (int, error) {

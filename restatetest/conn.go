@@ -15,7 +15,8 @@ const maxRequestLine = 1 << 20
 // two hexadecimal digits follow, and the target as it was sent is kept for the handler.
 //
 // Its fields are touched by the one goroutine that serves the connection, or by net/http's background read, which that goroutine
-// waits for.
+// waits for. On HTTP/2, whose preface looks like a request line, they are left alone after it; what keys can be there is up to
+// net/http.
 type conn struct {
 	net.Conn
 	server *Server
@@ -24,6 +25,7 @@ type conn struct {
 	line      []byte // as much of it as was read
 	ready     []byte // bytes to hand out before reading on
 	target    string // as sent, of the latest request line
+	http2     bool   // there are no more request lines to come
 }
 
 type connKey struct{}
@@ -34,14 +36,25 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 // sentTarget is the request target byte for byte.
 func sentTarget(r *http.Request) string {
-	if c, ok := r.Context().Value(connKey{}).(*conn); ok && c.target != "" {
+	if c := lineConn(r); c != nil && c.target != "" {
 		return c.target
 	}
 	return r.RequestURI
 }
 
+// lineConn is the request's connection, unless that is HTTP/2.
+func lineConn(r *http.Request) *conn {
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok && r.ProtoMajor < 2 {
+		return c
+	}
+	return nil
+}
+
 // expectRequest is called before each request. Bytes of a pipelined one may have been read already; it keeps net/http's rules.
 func (c *conn) expectRequest() {
+	if c.http2 {
+		return
+	}
 	c.expecting, c.target = len(c.ready) == 0, ""
 }
 
@@ -53,6 +66,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		end := bytes.IndexByte(c.line, '\n')
 		switch {
 		case end >= 0:
+			c.http2 = bytes.HasPrefix(c.line, []byte("PRI * HTTP/2.0"))
 			c.ready = append(c.repaired(c.line[:end]), c.line[end:]...)
 		case len(c.line) > maxRequestLine || !beginsLine(c.line):
 			c.ready = c.line
@@ -101,6 +115,18 @@ func (c *conn) repaired(line []byte) []byte {
 		}
 	}
 	return append(whole, line[last:]...)
+}
+
+// Write leaves out the body of net/http's own 400.
+func (c *conn) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte("HTTP/1.1 400 Bad Request")) &&
+		bytes.Contains(p, []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request")) {
+		if _, err := c.Conn.Write([]byte("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")); err != nil {
+			return 0, err
+		}
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
 }
 
 // CloseWrite lets net/http end an answer gracefully on TCP, as it would without this type in between.

@@ -19,24 +19,45 @@ type exchange struct {
 	r       *http.Request
 	target  target
 	request *Request // the record of it, guarded by server.mu
+	once    bool     // the handler is one that runs once per key
+	key     string   // by which the tests know the request: a service's is its idempotency key
 	body    []byte
 	broken  *refusal // why the body could not be read to its end
+	outcome *outcome // of accept, once it was called
+}
+
+type outcome struct {
+	started    *Started
+	previously bool
+	refused    *refusal
 }
 
 // handle serves one request. The order of what is looked at is the real server's: size, CORS, load, then what check does. Scripts come
 // after the path, for their key is in it.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	sent := sentTarget(r)
-	x := &exchange{server: s, r: r, target: parseTarget(sent)}
-	x.request = &Request{
-		Method: r.Method, RequestURI: sent, Header: r.Header, At: time.Now(),
-		Workflow: x.target.workflow, Key: x.target.key, Handler: x.target.handler,
+	if !s.enter() {
+		abandon()
 	}
+	defer s.running.Done()
+	sent := sentTarget(r)
+	x := &exchange{server: s, r: r}
 	x.w = &answer{ResponseWriter: w, exchange: x}
-	keyed := x.target.verb == verbSend && x.target.misshapen == nil
 
 	s.mu.Lock()
-	admitted := s.traffic.arrive(x.request, keyed, s.limits.concurrent)
+	x.target = parseTarget(sent, s.services)
+	x.once = s.services.once(x.target.workflow, x.target.handler)
+	keyed := x.target.verb == verbSend && x.target.misshapen == nil
+	if x.key = x.target.key; x.target.kind == kindService {
+		x.key = r.Header.Get("Idempotency-Key")
+	}
+	x.request = &Request{
+		Method: r.Method, RequestURI: sent, Proto: r.Proto, Header: r.Header, At: time.Now(),
+		Workflow: x.target.workflow, Key: x.target.key, Handler: x.target.handler,
+	}
+	if keyed {
+		s.traffic.attempt(x.key)
+	}
+	admitted := s.traffic.arrive(x.request, s.limits.concurrent)
 	s.mu.Unlock()
 	if admitted {
 		defer func() {
@@ -47,20 +68,23 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case len(sent) > maxTarget:
-		writeBare(x.w, http.StatusRequestURITooLong)
-	case headerRows(r.Header) > maxHeaderRows:
-		writeBare(x.w, http.StatusRequestHeaderFieldsTooLarge)
-	case !utf8.ValidString(sent):
-		writeBare(x.w, http.StatusBadRequest)
+		x.writeBare(http.StatusRequestURITooLong)
+	case headerTooLarge(r):
+		x.writeBare(http.StatusRequestHeaderFieldsTooLarge)
+	case !utf8.ValidString(sent) || illegal(sent):
+		x.writeBare(http.StatusBadRequest)
 	case r.ContentLength > s.limits.body:
 		x.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		x.w.WriteHeader(http.StatusRequestEntityTooLarge)
 		_, _ = io.WriteString(x.w, "length limit exceeded")
 	case r.Method == http.MethodOptions:
+		x.origin()
 		x.preflight()
 	case !admitted:
+		x.origin()
 		refuse(http.StatusTooManyRequests, overloaded).write(x.w)
 	default:
+		x.origin()
 		x.read()
 		x.step(keyed).run(x)
 	}
@@ -72,7 +96,7 @@ func (x *exchange) step(keyed bool) Step {
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	return x.server.scripts.next(x.target.key)
+	return x.server.scripts.next(x.key, time.Now())
 }
 
 // read takes the body in, copying it once.
@@ -83,12 +107,14 @@ func (x *exchange) read() {
 		x.body = make([]byte, n)
 		_, err = io.ReadFull(x.r.Body, x.body)
 	} else {
-		x.body, err = io.ReadAll(http.MaxBytesReader(x.w.ResponseWriter, x.r.Body, limit))
+		x.body, err = io.ReadAll(http.MaxBytesReader(nil, x.r.Body, limit))
 	}
 	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
 		x.broken = refuse(http.StatusRequestEntityTooLarge, bodyTooLong)
-	} else if err != nil {
+	} else if errors.Is(err, io.ErrUnexpectedEOF) {
 		x.broken = refuse(http.StatusInternalServerError, bodyCutOff)
+	} else if err != nil {
+		x.broken = refuse(http.StatusInternalServerError, "cannot read body: hyper::Error(Body, Custom { kind: InvalidInput, error: \"Invalid chunk size line: missing size digit\" })")
 	}
 	if x.broken != nil {
 		x.body = nil
@@ -97,8 +123,10 @@ func (x *exchange) read() {
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
 	// A repeat's body is mostly the first one's, which is held already.
-	if first := x.server.ledger.starts[identity{x.target.workflow, x.target.key}]; first != nil && bytes.Equal(first.Body, x.body) {
-		x.body = first.Body
+	if id := x.identity(); id != nil {
+		if first := x.server.ledger.starts[*id]; first != nil && bytes.Equal(first.Body, x.body) {
+			x.body = first.Body
+		}
 	}
 	x.request.Body = x.body
 }
@@ -109,27 +137,46 @@ func (x *exchange) normally() {
 		x.health()
 		return
 	}
-	started, previously, refusal := x.accept()
-	if refusal != nil {
-		refusal.write(x.w)
-		return
+	if come := x.accept(); come.refused != nil {
+		come.refused.write(x.w)
+	} else {
+		come.started.answer(x.w, come.previously)
 	}
-	started.answer(x.w, previously)
 }
 
-// accept starts the workflow, or finds it started, unless something is wrong with the request.
-func (x *exchange) accept() (started *Started, previously bool, refused *refusal) {
-	start := &Started{
-		Workflow: x.target.workflow, Key: x.target.key, Handler: x.target.handler, Body: x.body, Header: x.r.Header,
-	}
+// accept starts the workflow, or finds it started, unless something is wrong with the request. What came of it stays: a request
+// whose step accepts it early is no repeat of itself.
+func (x *exchange) accept() *outcome {
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	if refused = x.check(start); refused != nil {
-		return nil, false, refused
+	if x.outcome != nil {
+		return x.outcome
 	}
-	started, previously = x.server.ledger.accept(start)
-	x.request.Previously = previously
-	return started, previously, nil
+	start := &Started{
+		Workflow: x.target.workflow, Key: x.target.key, Handler: x.target.handler,
+		IdempotencyKey: x.r.Header.Get("Idempotency-Key"), Body: x.body, Header: x.r.Header, At: time.Now(),
+		identity: x.identity(), once: x.once, key: x.key,
+	}
+	x.outcome = &outcome{refused: x.check(start)}
+	if x.outcome.refused == nil {
+		x.outcome.started, x.outcome.previously = x.server.ledger.accept(start)
+		x.request.Previously = x.outcome.previously
+	}
+	return x.outcome
+}
+
+// identity is nil for a send that can be no repeat.
+func (x *exchange) identity() *identity {
+	id := identity{name: x.target.workflow, key: x.target.key}
+	if x.once {
+		return &id
+	}
+	keys := x.r.Header["Idempotency-Key"]
+	if len(keys) == 0 {
+		return nil
+	}
+	id.handler, id.idempotencyKey = x.target.handler, keys[0]
+	return &id
 }
 
 // check finds what is wrong with the request, in the order in which the real server looks, and reads the delay into start. It is called
@@ -139,27 +186,34 @@ func (x *exchange) check(start *Started) *refusal {
 	if t.unroutable != nil {
 		return t.unroutable
 	}
-	if registered != nil && t.workflow != "" && registered[t.workflow] == nil {
+	declared := registered.find(t.workflow)
+	if registered != nil && t.named && declared == nil {
 		return unknownService(t.workflow)
 	}
 	if t.misshapen != nil {
 		return t.misshapen
 	}
 	input := InputJSON
-	if declared := registered[t.workflow]; declared != nil {
-		var known bool
-		if input, known = declared.handlers[t.handler]; !known {
+	if declared != nil {
+		handler, known := declared.handlers[t.handler]
+		if !known {
 			return unknownHandler(t.workflow, t.handler)
 		}
 		if declared.private {
 			return refuse(http.StatusBadRequest, notPublic)
 		}
+		input = handler.input
 	}
 	if t.verb != verbSend {
 		return refuse(http.StatusNotImplemented, notImitated)
 	}
-	if len(x.r.Header["Idempotency-Key"]) > 0 {
-		return refuse(http.StatusBadRequest, idempotency)
+	if keys := x.r.Header["Idempotency-Key"]; len(keys) > 0 {
+		if x.once {
+			return refuse(http.StatusBadRequest, idempotency)
+		}
+		if !visible(keys[:1]) {
+			return badHeader("Idempotency-Key")
+		}
 	}
 	if x.r.Method != http.MethodPost && x.r.Method != http.MethodGet {
 		return refuse(http.StatusMethodNotAllowed, notAllowed)
@@ -213,6 +267,18 @@ func (x *exchange) health() {
 	}{names})
 }
 
+func (x *exchange) origin() {
+	if origin := x.r.Header.Get("Origin"); origin != "" {
+		x.w.Header().Set("Access-Control-Allow-Origin", origin)
+	}
+}
+
+func illegal(sent string) bool {
+	sent, _, _ = strings.Cut(sent, "#")
+	path, query, _ := strings.Cut(sent, "?")
+	return strings.ContainsAny(path, "<>`") || strings.ContainsAny(query, "<>\"")
+}
+
 // preflight answers OPTIONS: every method and origin asked for is allowed.
 func (x *exchange) preflight() {
 	header := x.w.Header()
@@ -221,17 +287,27 @@ func (x *exchange) preflight() {
 	if method := x.r.Header.Get("Access-Control-Request-Method"); method != "" {
 		header.Set("Access-Control-Allow-Methods", method)
 	}
-	if origin := x.r.Header.Get("Origin"); origin != "" {
-		header.Set("Access-Control-Allow-Origin", origin)
+	if names := x.r.Header.Get("Access-Control-Request-Headers"); names != "" {
+		header.Set("Access-Control-Allow-Headers", names)
 	}
 	x.w.WriteHeader(http.StatusOK)
 }
 
-// headerRows counts header lines; net/http takes Host out of them.
-func headerRows(header http.Header) int {
-	rows := 1
-	for _, values := range header {
-		rows += len(values)
+// headerTooLarge applies the limits of the real server: of lines on HTTP/1.1, of bytes as RFC 9113 counts them on HTTP/2.
+func headerTooLarge(r *http.Request) bool {
+	if r.ProtoMajor < 2 {
+		rows := 1 // net/http takes Host out of them
+		for _, values := range r.Header {
+			rows += len(values)
+		}
+		return rows > maxHeaderRows
 	}
-	return rows
+	const overhead = 32 // of each field
+	size := len(":method:scheme:authority:path") + len("http") + 4*overhead + len(r.Method) + len(r.Host) + len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + overhead
+		}
+	}
+	return size > maxHeaderBytes
 }

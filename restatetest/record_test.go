@@ -85,7 +85,7 @@ func TestARepeatNamesTheExecutionTimeWhileItIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := restatetest.New(t)
 		url := server.URL() + "/BonusPayout/c-1/run/send"
-		due := time.Now().UTC().Add(90 * time.Minute).Format("2006-01-02T15:04:05.000000000Z")
+		due := time.Now().UTC().Add(90 * time.Minute).Format(time.RFC3339)
 
 		_, first, err := do(t, server.Client(), http.MethodPost, url+"?delay=1h%2030m", `{}`)
 		require.NoError(t, err)
@@ -127,6 +127,16 @@ func TestDeclaredWorkflowsComeAndGo(t *testing.T) {
 	_, body, err = post(t, server, "c-1")
 	require.NoError(t, err)
 	assert.Contains(t, body, "PreviouslyAccepted")
+}
+
+func TestAnEmptyNameIsNotRegistered(t *testing.T) {
+	t.Parallel()
+	server := restatetest.New(t, restatetest.WithWorkflow("Wf"))
+	status, body, err := do(t, server.Client(), http.MethodPost, server.URL()+"/restate/send//k/run", `{}`)
+	require.NoError(t, err)
+	assert.Equal(t, 404, status)
+	assert.Contains(t, body, "service '' not found")
+	assert.Empty(t, server.Starts())
 }
 
 func TestWhatIsNotImitatedSaysSo(t *testing.T) {

@@ -29,10 +29,12 @@ const (
 	bodyCutOff    = "cannot read body: hyper::Error(Body, Custom { kind: UnexpectedEof, error: IncompleteBody })"
 	notAllowed    = "method not allowed"
 	notFound      = "not found"
-	notImitated   = "restatetest imitates only sends to workflows and the health check"
+	notImitated   = "restatetest imitates only sends and the health check"
 	corsVary      = "origin, access-control-request-method, access-control-request-headers"
 	maxTarget     = 65534
 	maxHeaderRows = 100
+	// maxHeaderBytes is of HTTP/2 alone.
+	maxHeaderBytes = 16384
 )
 
 func unknownService(name string) *refusal {
@@ -74,8 +76,10 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	_, _ = w.Write(bytes.TrimSuffix(body.Bytes(), []byte{'\n'}))
 }
 
-// writeBare sends the empty answer of the real server's HTTP parser, which closes the connection.
-func writeBare(w http.ResponseWriter, status int) {
-	w.Header().Set("Connection", "close")
-	w.WriteHeader(status)
+// writeBare sends the empty answer of the real server's HTTP parser, which closes the connection unless that is HTTP/2.
+func (x *exchange) writeBare(status int) {
+	if x.r.ProtoMajor < 2 {
+		x.w.Header().Set("Connection", "close")
+	}
+	x.w.WriteHeader(status)
 }

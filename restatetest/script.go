@@ -1,9 +1,6 @@
 package restatetest
 
 import (
-	"bytes"
-	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,23 +9,42 @@ import (
 
 // Step is what the server does about one request instead of answering it normally. Steps are values: the methods return
 // changed copies. The zero Step is skipped.
+//
+// A step lasts for one request unless [Step.Times], [Step.Always] or [Step.For] says otherwise; the last one said counts.
 type Step struct {
-	act    func(*exchange)
-	header http.Header
-	times  int // always is for ever
+	act     func(*exchange)
+	accepts bool
+	header  http.Header
+	times   int           // always is for ever
+	lasting time.Duration // in place of times, if positive
 }
 
 const always = -1
 
 // Times makes the step last for n requests. Zero and negative n skip it.
 func (s Step) Times(n int) Step {
-	s.times = max(0, n)
+	s.times, s.lasting = max(0, n), 0
 	return s
 }
 
 // Always makes the step last for ever; steps after it are never reached.
 func (s Step) Always() Step {
-	s.times = always
+	s.times, s.lasting = always, 0
+	return s
+}
+
+// For makes the step last for d from the first request it is taken for, that one included: with Status(503).For(time.Minute) the
+// client sees 503 until a minute after its first attempt. Each key has its own minute. Zero and negative d skip the step.
+func (s Step) For(d time.Duration) Step {
+	s.times, s.lasting = 0, max(0, d)
+	return s
+}
+
+// AfterAccept makes the step start the workflow before it does what it does, unless the request would be refused, which starts
+// nothing. The client sees no difference: ProxyError(504).AfterAccept() is a gateway timeout of a start that was
+// taken. A step that accepts anyway does so at once: Delay(d).AfterAccept() starts also what the client gives up waiting for.
+func (s Step) AfterAccept() Step {
+	s.accepts = true
 	return s
 }
 
@@ -42,95 +58,13 @@ func (s Step) WithHeader(name, value string) Step {
 	return s
 }
 
-func step(act func(*exchange)) Step { return Step{act: act, times: 1} }
-
-// Pass is a normal answer.
-func Pass() Step { return step((*exchange).normally) }
-
-// Status answers with a status code. Without a body, an error is the ingress's own: JSON with the code, a message and the
-// source, and the header x-restate-error-source. With a body (several are joined) it is what a proxy would send: that text,
-// without the header, as text/plain unless WithHeader says otherwise. Nothing is started, whatever the code. It panics if the code is
-// not between 200 and 999.
-func Status(code int, body ...string) Step {
-	if code < 200 || code > 999 {
-		panic(fmt.Sprintf("restatetest: Status(%d): not a final status code", code))
+func (s Step) run(x *exchange) {
+	maps.Copy(x.w.Header(), s.header.Clone())
+	if s.accepts {
+		x.accept()
 	}
-	return step(func(x *exchange) {
-		switch {
-		case len(body) > 0:
-			if x.w.Header().Get("Content-Type") == "" {
-				x.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			}
-			x.w.WriteHeader(code)
-			for _, part := range body {
-				_, _ = io.WriteString(x.w, part)
-			}
-		case code < 400:
-			x.w.WriteHeader(code)
-		case code == http.StatusTooManyRequests:
-			refuse(code, overloaded).write(x.w)
-		default:
-			refuse(code, http.StatusText(code)).write(x.w)
-		}
-	})
+	s.act(x)
 }
-
-// Hang gives no answer until the client goes away or the server goes down or is closed. Nothing is started.
-func Hang() Step {
-	return step(func(x *exchange) {
-		<-x.r.Context().Done()
-		abandon()
-	})
-}
-
-// HangAfterAccept is Hang with the workflow started: an answer that comes too late.
-func HangAfterAccept() Step {
-	return step(func(x *exchange) {
-		x.accept()
-		<-x.r.Context().Done()
-		abandon()
-	})
-}
-
-// Drop closes the connection without an answer. Nothing is started.
-func Drop() Step { return step(func(*exchange) { abandon() }) }
-
-// DropAfterAccept starts the workflow, then closes the connection without an answer: the lost answer. A request that would
-// have been refused starts nothing and gets no answer either.
-func DropAfterAccept() Step {
-	return step(func(x *exchange) {
-		x.accept()
-		abandon()
-	})
-}
-
-// Delay waits for d, then answers normally. If the client goes away before that, nothing is started.
-func Delay(d time.Duration) Step {
-	return step(func(x *exchange) {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			x.normally()
-		case <-x.r.Context().Done():
-			abandon()
-		}
-	})
-}
-
-// Answer leaves the answer to a function. It gets a request whose body can be read, and starts nothing. A panic in it closes the
-// connection without an answer, or in the middle of it.
-func Answer(answer func(w http.ResponseWriter, r *http.Request)) Step {
-	return step(func(x *exchange) {
-		r := x.r.Clone(x.r.Context())
-		r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(x.body)))
-		answer(x.w, r)
-		x.w.finish()
-	})
-}
-
-// abandon ends a request by closing its connection.
-func abandon() { panic(http.ErrAbortHandler) }
 
 // scripts are by key. Those for all keys are a script that each key goes through at its own pace.
 type scripts struct {
@@ -140,7 +74,7 @@ type scripts struct {
 }
 
 // Script lays down what happens to the next requests for a key, in any workflow: one step each, and after the last one
-// the normal answer. It replaces an earlier script for the key; without steps, the key has a script of its own that is at its
+// the normal answer. For a service the key is the Idempotency-Key. It replaces an earlier script for the key; without steps, the key has a script of its own that is at its
 // end, so that [Server.ScriptAll] does not concern it. Requests refused for their size, their number ([WithConcurrencyLimit]) or a
 // path without a key take no step.
 func (s *Server) Script(key string, steps ...Step) {
@@ -154,6 +88,7 @@ func (s *Server) Script(key string, steps ...Step) {
 
 // ScriptAll is [Server.Script] for every key without a script of its own. Each key goes through the steps by itself: with
 // ScriptAll(Status(503)) the first request for each key fails. It replaces an earlier ScriptAll and begins anew for every key.
+// Sends to a service without an Idempotency-Key are one key.
 func (s *Server) ScriptAll(steps ...Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,9 +96,9 @@ func (s *Server) ScriptAll(steps ...Step) {
 	s.scripts.copies = nil
 }
 
-func (s *scripts) next(key string) Step {
+func (s *scripts) next(key string, now time.Time) Step {
 	if own := s.own[key]; own != nil {
-		return own.next()
+		return own.next(now)
 	}
 	if len(s.shared) == 0 {
 		return Pass()
@@ -174,22 +109,19 @@ func (s *scripts) next(key string) Step {
 	if s.copies[key] == nil {
 		s.copies[key] = &script{steps: s.shared}
 	}
-	return s.copies[key].next()
+	return s.copies[key].next(now)
 }
 
 type script struct {
 	steps []Step
-	at    int // the step in turn
-	taken int // how often it was
+	at    int       // the step in turn
+	taken int       // how often it was
+	since time.Time // when it first was
 }
 
-func (s *script) next() Step {
+func (s *script) next(now time.Time) Step {
 	for ; s.at < len(s.steps); s.at++ {
-		turn := s.steps[s.at]
-		if turn.times == always {
-			return turn
-		}
-		if s.taken < turn.times {
+		if turn := s.steps[s.at]; turn.act != nil && s.holds(turn, now) {
 			s.taken++
 			return turn
 		}
@@ -198,7 +130,16 @@ func (s *script) next() Step {
 	return Pass()
 }
 
-func (s Step) run(x *exchange) {
-	maps.Copy(x.w.Header(), s.header.Clone())
-	s.act(x)
+func (s *script) holds(turn Step, now time.Time) bool {
+	if s.taken == 0 {
+		s.since = now
+	}
+	switch {
+	case turn.lasting > 0:
+		return now.Sub(s.since) < turn.lasting
+	case turn.times == always:
+		return true
+	default:
+		return s.taken < turn.times
+	}
 }

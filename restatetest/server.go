@@ -14,6 +14,14 @@ import (
 // memoryURL is what URL says of a server in memory. The name is reserved for tests and never resolves.
 const memoryURL = "http://restate.test"
 
+// The HTTP/2 settings of the real server. Its MAX_HEADER_LIST_SIZE is not announced, for net/http would apply it to HTTP/1.1 as well; a
+// larger header is answered 431 all the same.
+const (
+	maxStreams   = 200
+	frameSize    = 16384
+	streamWindow = 65535
+)
+
 // relistenAttempts and relistenPause bound how long Up waits for its TCP port to be free again.
 const (
 	relistenAttempts = 50
@@ -33,8 +41,9 @@ type Server struct {
 
 	http      *http.Server
 	transport *http.Transport
+	http2     *http.Transport
 	address   string         // of TCP; empty in memory
-	running   sync.WaitGroup // accept loops and connections
+	running   sync.WaitGroup // accept loops, connections and requests
 
 	wire        sync.Mutex // guards the fields below; never held while waiting
 	listener    net.Listener
@@ -84,13 +93,20 @@ func listen(addr string) (net.Listener, error) {
 }
 
 func newServer(options []Option) *Server {
-	server := &Server{limits: limits{body: DefaultBodyLimit}, open: make(map[*conn]struct{})}
+	server := &Server{
+		limits: limits{body: DefaultBodyLimit}, ledger: ledger{retention: DefaultRetention}, open: make(map[*conn]struct{}),
+	}
 	for _, option := range options {
 		option(server)
 	}
 	server.http = &http.Server{ //nolint:gosec // a slow client is what some tests are about
-		Handler:     http.HandlerFunc(server.handle),
-		ErrorLog:    log.New(io.Discard, "", 0),
+		Handler:                      http.HandlerFunc(server.handle),
+		ErrorLog:                     log.New(io.Discard, "", 0),
+		Protocols:                    protocols(true),
+		DisableGeneralOptionsHandler: true,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameSize, MaxReceiveBufferPerStream: streamWindow,
+		},
 		ConnContext: withConn,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			switch state {
@@ -106,12 +122,25 @@ func newServer(options []Option) *Server {
 			}
 		},
 	}
-	server.transport = &http.Transport{
-		DialContext:         server.Dial,
+	server.transport, server.http2 = server.newTransport(), server.newTransport()
+	server.http2.Protocols = protocols(false)
+	return server
+}
+
+func (s *Server) newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:         s.Dial,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 1000, // a test's parallelism should not decide how often it connects
 	}
-	return server
+}
+
+// protocols are HTTP/2 without TLS, by prior knowledge, and HTTP/1.1 if wanted.
+func protocols(http1 bool) *http.Protocols {
+	var both http.Protocols
+	both.SetHTTP1(http1)
+	both.SetUnencryptedHTTP2(true)
+	return &both
 }
 
 // URL is the base URL of the server: "http://restate.test" in memory, "http://127.0.0.1:port" or the like on TCP.
@@ -125,6 +154,10 @@ func (s *Server) URL() string {
 // Client returns a client whose every request goes to this server, in memory or on TCP, whatever the URL's host. Each call
 // returns a new client, to be changed at will, over one shared transport, whose connections [Server.Close] closes.
 func (s *Server) Client() *http.Client { return &http.Client{Transport: s.transport} }
+
+// ClientHTTP2 is [Server.Client] over HTTP/2 without TLS (h2c, by prior knowledge), which the server speaks on the same
+// address. Its requests share connections, up to 200 at once on each; those that come before the first is open may open more.
+func (s *Server) ClientHTTP2() *http.Client { return &http.Client{Transport: s.http2} }
 
 // Dial opens a connection to this server, in memory or on TCP, whatever the address says. It fits [http.Transport]'s DialContext.
 // While the server is down or closed it fails as a refused TCP connection does: errors.Is(err, syscall.ECONNREFUSED).
@@ -148,7 +181,7 @@ func (s *Server) Down() {
 	s.wire.Lock()
 	defer s.wire.Unlock()
 	s.hangUp()
-	s.transport.CloseIdleConnections() // or the next request might still be tried on one
+	s.closeIdle() // or the next request might still be tried on one
 }
 
 // Up ends the outage begun by [Server.Down]. It does nothing on a server that is up or closed. On TCP it panics if another process
@@ -186,7 +219,7 @@ func (s *Server) Close() {
 	s.hangUp()
 	s.wire.Unlock()
 
-	s.transport.CloseIdleConnections()
+	s.closeIdle()
 	_ = s.http.Close()
 	s.running.Wait()
 }
@@ -206,6 +239,23 @@ func (s *Server) serve(listener net.Listener) {
 		defer s.running.Done()
 		_ = s.http.Serve(&countingListener{Listener: listener, server: s})
 	}()
+}
+
+// enter reports whether a request may still be served; its end is running.Done. Requests of HTTP/2 need it, for they have goroutines
+// of their own, which net/http does not wait for.
+func (s *Server) enter() bool {
+	s.wire.Lock()
+	defer s.wire.Unlock()
+	if s.closed {
+		return false
+	}
+	s.running.Add(1)
+	return true
+}
+
+func (s *Server) closeIdle() {
+	s.transport.CloseIdleConnections()
+	s.http2.CloseIdleConnections()
 }
 
 // hangUp is called with s.wire held.

@@ -20,6 +20,8 @@ const (
 // target is what a request's path asks for. Workflow, key and handler are empty where the path does not tell them.
 type target struct {
 	verb                   verb
+	kind                   kind
+	named                  bool // the path has a place for the name; what stands there may be empty
 	workflow, key, handler string
 	query                  string
 
@@ -27,8 +29,9 @@ type target struct {
 	misshapen  *refusal // wrong once the workflow is known to exist
 }
 
-// parseTarget takes a request target apart as the real server does: split at raw slashes, the key alone percent-decoded.
-func parseTarget(sent string) target {
+// parseTarget takes a request target apart as the real server does: split at raw slashes, the key alone percent-decoded. The shape
+// it must have depends on the kind that the name in it was declared with.
+func parseTarget(sent string, declared services) target {
 	sent, _, _ = strings.Cut(sent, "#")
 	path, query, _ := strings.Cut(sent, "?")
 	if _, rest, absolute := strings.Cut(path, "://"); absolute && !strings.HasPrefix(path, "/") {
@@ -41,54 +44,68 @@ func parseTarget(sent string) target {
 	case len(segments) < 2 || len(segments) > 7:
 		t.unroutable = refuse(http.StatusBadRequest, "bad path: "+path)
 	case segments[0] == "restate":
-		t.parseRestate(segments[1], segments[2:])
+		t.parseRestate(segments[1], segments[2:], declared)
 	case segments[0] == "openapi":
 		t.unroutable = refuse(http.StatusNotFound, notFound)
 	default:
-		t.parseClassic(segments)
+		t.parseClassic(segments, declared)
 	}
 	return t
 }
 
 // parseClassic reads {workflow}/{key}/{handler}[/send].
-func (t *target) parseClassic(segments []string) {
-	t.workflow = segments[0]
-	switch {
-	case len(segments) == 4 && segments[3] == "send":
-		t.verb = verbSend
-	case len(segments) == 3:
-		t.verb = verbCall
-	default:
-		t.misshapen = refuse(http.StatusBadRequest, badPath)
-		return
+func (t *target) parseClassic(segments []string, declared services) {
+	rest := t.parseName(segments, declared)
+	t.verb = verbCall
+	if len(rest) == t.parts()+1 && rest[t.parts()] == "send" {
+		t.verb, rest = verbSend, rest[:t.parts()]
 	}
-	t.handler = segments[2]
-	t.key, t.misshapen = decodeKey(segments[1])
+	t.parseParts(rest, badPath)
 }
 
 // parseRestate reads what follows restate/.
-func (t *target) parseRestate(name string, rest []string) {
+func (t *target) parseRestate(name string, rest []string, declared services) {
 	switch name {
 	case "health":
 		t.verb = verbHealth
 	case "send", "call":
-		if len(rest) > 0 {
-			t.workflow = rest[0]
-		}
-		if len(rest) != 3 {
-			t.misshapen = refuse(http.StatusBadRequest, badRestate)
-			return
-		}
 		t.verb = verbCall
 		if name == "send" {
 			t.verb = verbSend
 		}
-		t.handler = rest[2]
-		t.key, t.misshapen = decodeKey(rest[1])
+		if len(rest) > 0 {
+			rest = t.parseName(rest, declared)
+		}
+		t.parseParts(rest, badRestate)
 	case "scope", "attach", "output", "lookup", "workflow", "invocation":
 		t.verb = verbOther
 	default:
 		t.unroutable = refuse(http.StatusNotFound, notFound)
+	}
+}
+
+func (t *target) parseName(segments []string, declared services) (rest []string) {
+	t.workflow, t.named = segments[0], true
+	t.kind = declared.kindOf(t.workflow)
+	return segments[1:]
+}
+
+// parts is how many segments follow the name: key and handler, or the handler alone.
+func (t *target) parts() int {
+	if t.kind == kindService {
+		return 1
+	}
+	return 2
+}
+
+func (t *target) parseParts(parts []string, misshapen string) {
+	if len(parts) != t.parts() {
+		t.misshapen = refuse(http.StatusBadRequest, misshapen)
+		return
+	}
+	t.handler = parts[len(parts)-1]
+	if len(parts) == 2 {
+		t.key, t.misshapen = decodeKey(parts[0])
 	}
 }
 

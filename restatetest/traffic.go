@@ -10,13 +10,14 @@ import (
 type Request struct {
 	Method     string
 	RequestURI string // as sent, byte for byte
-	// Workflow, Key and Handler are empty where the path does not tell them.
+	Proto      string // "HTTP/1.1" or "HTTP/2.0"
+	// Workflow, which may be a service or an object, Key and Handler are empty where the path does not tell them.
 	Workflow, Key, Handler string
 	Header                 http.Header
 	Body                   []byte    // nil if it was not read: the request was turned away before
 	At                     time.Time // of arrival
 	Status                 int       // of the answer; zero if there was none
-	Previously             bool      // its workflow and key had been started before
+	Previously             bool      // it was a repeat: its workflow and key had been started before
 }
 
 // traffic is what reached the server.
@@ -27,15 +28,16 @@ type traffic struct {
 	highest  int
 }
 
-// arrive enters a request and reports whether it may be served under the limit of concurrent ones. If so, leave ends it.
-func (t *traffic) arrive(request *Request, keyed bool, limit int) bool {
-	t.requests = append(t.requests, request)
-	if keyed {
-		if t.attempts == nil {
-			t.attempts = make(map[string]int)
-		}
-		t.attempts[request.Key]++
+func (t *traffic) attempt(key string) {
+	if t.attempts == nil {
+		t.attempts = make(map[string]int)
 	}
+	t.attempts[key]++
+}
+
+// arrive enters a request and reports whether it may be served under the limit of concurrent ones. If so, leave ends it.
+func (t *traffic) arrive(request *Request, limit int) bool {
+	t.requests = append(t.requests, request)
 	if limit > 0 && t.serving >= limit {
 		return false
 	}
@@ -60,7 +62,8 @@ func (s *Server) Requests() []Request {
 	return requests
 }
 
-// Attempts is the number of requests that named a key, in any workflow and with any outcome.
+// Attempts is the number of requests that named a key, in any workflow and with any outcome. For services it counts those
+// with this Idempotency-Key.
 func (s *Server) Attempts(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

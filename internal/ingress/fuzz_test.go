@@ -1,0 +1,94 @@
+package ingress //nolint:testpackage // it looks at what is made of an answer, and at URLs before they are sent
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// A Retry-After is never negative, never shorter than the seconds it names, and a date is as far off as it says.
+func FuzzRetryAfter(f *testing.F) {
+	const date = "Mon, 30 Nov 2026 12:00:00 GMT"
+	for _, seed := range []string{"", "0", "7", " 7 ", "-5", "99999999999999999999", "9223372036854775807", "9223372036", "soon", "1.5", date, "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		f.Add(seed, date)
+	}
+	f.Fuzz(func(t *testing.T, value, date string) {
+		wait := retryAfter(http.Header{"Retry-After": {value}, "Date": {date}})
+		if wait < 0 {
+			t.Fatalf("%q: %s", value, wait)
+		}
+		if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 33); err == nil && !strings.HasPrefix(strings.TrimSpace(value), "+") && wait != time.Duration(seconds)*time.Second {
+			t.Fatalf("%q: %s", value, wait)
+		}
+		when, err := http.ParseTime(strings.TrimSpace(value))
+		now, err2 := http.ParseTime(date)
+		if err == nil && err2 == nil && when.After(now) && wait != when.Sub(now) {
+			t.Fatalf("%q at %q: %s", value, date, wait)
+		}
+	})
+}
+
+// Whatever an ingress or a proxy answers, the facts made of it are bounded, one line of valid text, and without
+// the credentials.
+func FuzzAnswer(f *testing.F) {
+	f.Add(202, `{"invocationId":"inv_1","status":"PreviouslyAccepted"}`, `{"a":1}`)
+	f.Add(404, `{"code":404,"message":"service 'W' not\n found","source":"ingress"}`, "")
+	f.Add(502, "<html>\r\n\t<b>Bad \x1bGateway\xff</b> Bearer s3cret-token", "{}")
+	f.Add(400, `{"message":"cannot read {\"amount\": 1250"}`, `{"amount": 1250, "iban": ["DE00", {"x": null}]}`)
+	f.Add(413, "length limit exceeded", "[")
+	const secret = "s3cret-token"
+	client := &Client{header: http.Header{"Authorization": {"Bearer " + secret}}, password: "pass-word"}
+	f.Fuzz(func(t *testing.T, status int, body, sent string) {
+		response := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+		answer := client.read(response, Send{Body: []byte(sent)})
+		if answer.Accepted() != (status >= 200 && status <= 299) || answer.Status != status {
+			t.Fatalf("status %d became %+v", status, answer)
+		}
+		if answer.Accepted() && answer.Text != "" {
+			t.Fatalf("an accepted start has the text %q", answer.Text)
+		}
+		if len(answer.Text) > MaxText || !utf8.ValidString(answer.Text) || strings.ContainsAny(answer.Text, "\n\r\t\x00\x1b") {
+			t.Fatalf("text %q", answer.Text)
+		}
+		if strings.Contains(answer.Text, secret) || strings.Contains(answer.Text, "pass-word") {
+			t.Fatalf("text %q gives a secret away", answer.Text)
+		}
+	})
+}
+
+// A key, put into a path and taken out of it as Restate does, is the key.
+func FuzzPath(f *testing.F) {
+	for _, seed := range []string{"a/b", "a b", "a+b", "100%", "%2F", "x?y", "x#y", ".", "..", "ü", "😀", "a\x00b", "a\r\nb", "|^`\"\\", "%zz", "\xff", ""} {
+		f.Add(seed, "/prefix%2F/", false)
+		f.Add(seed, "", true)
+	}
+	f.Fuzz(func(t *testing.T, key, prefix string, restatePath bool) {
+		client, err := New(Config{URL: "http://restate:8080/" + prefix, RestatePath: restatePath})
+		send := Send{Workflow: "W", Key: key, Handler: "run"}
+		if err != nil || send.Check() != nil {
+			return
+		}
+		target := client.url(send).RequestURI()
+		before, behind := client.prefix+"/W/", "/run"+client.suffix
+		path, found := strings.CutPrefix(target, before)
+		if !found {
+			t.Fatalf("%q does not begin with %q", target, before)
+		}
+		if path, found = strings.CutSuffix(path, behind); !found || strings.ContainsAny(path, "/?#") {
+			t.Fatalf("%q: the key is %q", target, path)
+		}
+		if decoded, err := url.PathUnescape(path); err != nil || decoded != key {
+			t.Fatalf("%q became %q (%v)", key, decoded, err)
+		}
+		for i := range len(target) {
+			if target[i] <= ' ' || target[i] >= 0x7f {
+				t.Fatalf("%q holds the byte %#x", target, target[i])
+			}
+		}
+	})
+}
