@@ -16,9 +16,8 @@
 // declared ([WithService], [WithObject], [WithShared]), and GET /restate/health.
 //
 // No workflow runs: an accepted start is recorded, counts as completed, and that is all. Calls and the questions one can ask
-// about runs are answered 501; scopes, too. What is no HTTP to net/http, such as a raw space in the path, gets the 400 of net/http,
-// which has a body where the real server's has none; on HTTP/2, net/http resets the stream also for a broken percent escape, which the
-// real server takes as it stands.
+// about runs are answered 501; scopes, too. On HTTP/2, net/http resets the stream for what it cannot parse, and also for a broken percent
+// escape, which the real server takes as it stands.
 //
 // # Where it listens
 //
