@@ -157,3 +157,72 @@ func TestALogLineSaysWhatIsReadFromWhere(t *testing.T) {
 	assert.Equal(t, 1, w.logged(`msg=consuming topic=claims consumer=payout key_prefix="" partitions=2 owned="[0 1]" instance_index=0 instance_count=1 start_from=stored connections=3`))
 	assert.Equal(t, 2, w.logged("no stored position, starting from the beginning"))
 }
+
+// B46: an entry is a list and may hold a field twice, or one without a name. go-redis makes a map of it.
+func TestOfAFieldThatStandsTwiceTheLastOneCounts(t *testing.T) {
+	t.Parallel()
+	server, client := redisWorld(t, &redis.Options{})
+	_, err := server.XAdd("s:{claims}:0", "1-1", []string{"b", `{"key":"first"}`, "b", `{"key":"last"}`, "", "no name", "t", "A", "t", "B"})
+	require.NoError(t, err)
+	seen := consume(t, client, 1, restatestart.ConsumerOptions{Types: []string{"B"}})
+	assert.Equal(t, "last", seen[0].Value.Key)
+	assert.Equal(t, "B", seen[0].Type)
+}
+
+// commands is a hook that notes the commands of one name.
+type commands struct {
+	name string
+
+	mu   sync.Mutex
+	seen [][]any
+}
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if command.Name() == c.name {
+			c.mu.Lock()
+			c.seen = append(c.seen, command.Args())
+			c.mu.Unlock()
+		}
+		return next(ctx, command)
+	}
+}
+
+// B58, B22: a read always says how much it wants, and from which id on: never all there is, and never `$`.
+func TestEveryReadNamesItsCountAndItsID(t *testing.T) {
+	t.Parallel()
+	server, client := redisWorld(t, &redis.Options{})
+	reads := &commands{name: "xread"}
+	client.AddHook(reads)
+	for _, id := range []string{"1-1", "1-2", "1-3"} {
+		_, err := server.XAdd("s:{claims}:0", id, []string{"b", `{"key":"k"}`})
+		require.NoError(t, err)
+	}
+	consume(t, client, 3, restatestart.ConsumerOptions{BatchSize: 2})
+	reads.mu.Lock()
+	defer reads.mu.Unlock()
+	require.GreaterOrEqual(t, len(reads.seen), 2)
+	for i, after := range []string{"0-0", "1-2"} {
+		assert.Equal(t, []any{"xread", "count", int64(2), "block", int64(10), "streams", "s:{claims}:0", after}, reads.seen[i])
+	}
+}
+
+// B60: a stream that was evicted, or lost by a restart without persistence, begins again; what comes is delivered.
+func TestAStreamThatWasDeletedIsReadOnFromItsNextEntry(t *testing.T) {
+	t.Parallel()
+	server, client := redisWorld(t, &redis.Options{})
+	_, err := server.XAdd("s:{claims}:0", "5-1", []string{"b", `{"key":"before"}`})
+	require.NoError(t, err)
+	first := consume(t, client, 1, restatestart.ConsumerOptions{})
+	server.Del("s:{claims}:0")
+	_, err = server.XAdd("s:{claims}:0", "6-1", []string{"b", `{"key":"after"}`})
+	require.NoError(t, err)
+	second := consume(t, client, 1, restatestart.ConsumerOptions{})
+	assert.Equal(t, "before after", first[0].Value.Key+" "+second[0].Value.Key)
+}
