@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ type backend struct {
 	pool int
 }
 
-// NewConsumer makes a Consumer of a topic. The client may be a single, failover or cluster one; it is never
+// NewConsumer makes a Consumer of a topic, given by its bare name: orders is read from s:{orders}:0 and on. The client may be a single, failover or cluster one; it is never
 // closed here, and Run needs a connection of its pool for each partition it reads and one more. Decode makes a
 // value of a body; JSON is one. NewConsumer checks everything it can know, names the field that is wrong, and
 // does no I/O.
@@ -88,6 +89,8 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 	switch {
 	case topic == "":
 		return nil, errors.New("restatestart: the topic is empty")
+	case strings.ContainsAny(topic, "{}"):
+		return nil, fmt.Errorf("restatestart: the topic %q holds braces: give its bare name, such as orders for the streams s:{orders}:0 and on", topic)
 	case decode == nil:
 		return nil, errors.New("restatestart: the decoder is nil")
 	case isNil(handler):
@@ -112,9 +115,9 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 // Redis, that has not returned by then is left behind, and the log says so.
 //
 // Run survives every error of Redis, from the start on: it tries again after HoldMin, doubling to HoldMax. It
-// returns an error for what no waiting heals: a topic with more partitions than Partitions, a codec version it
+// returns an error for what no waiting heals: a topic with more partitions than Partitions, a wire version it
 // does not know, a connection pool that is too small, a client that was closed, a Run that is under way already,
-// and whatever OnError Fail returns.
+// and, with ErrorFail, the handler's error.
 func (c *Consumer[T]) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("restatestart: consumer %s of topic %s is running already", c.options.Consumer, c.topic)
@@ -160,7 +163,7 @@ func (c *Consumer[T]) consume(ctx context.Context) error {
 		Partitions: owned, Source: c.backend.source, Store: c.backend.store, Deliver: c.deliver, Start: c.start, Logger: c.log,
 		BatchSize: c.options.BatchSize, Block: c.options.Block, ReadAhead: c.options.ReadAhead,
 		PersistInterval: c.options.PersistInterval, PersistEach: c.options.Persist == PersistEachBatch,
-		DrainTimeout: c.options.DrainTimeout, HoldMin: c.options.HoldMin, HoldMax: c.options.HoldMax,
+		DrainTimeout: c.options.DrainTimeout, HoldMin: c.options.HoldMin, HoldMax: c.options.HoldMax, Name: c.keys.Stream,
 	})
 	c.show(runStatus{state: StateRunning, group: group})
 	c.announce(ctx, "consuming", partitions, owned)
@@ -228,7 +231,7 @@ func (c *Consumer[T]) countPartitions(ctx context.Context) (int, error) {
 }
 
 // errVersion is final: another version of this package is needed.
-var errVersion = errors.New("unknown codec version")
+var errVersion = errors.New("unknown wire version")
 
 func isFinal(err error) bool { return errors.Is(err, errVersion) || errors.Is(err, redis.ErrClosed) }
 

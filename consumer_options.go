@@ -50,13 +50,15 @@ type ConsumerOptions struct {
 	StartFrom StartFrom
 
 	// Types lets only messages of these types through, compared to the letter before the body is decoded. The others
-	// count as done. Defaults to all messages.
+	// count as done, so that a misspelt name passes over every message, for good: Status's Handed stays 0, and the log
+	// says so once a partition. Defaults to all messages.
 	Types []string
 
 	// Persist is when positions are written. Defaults to PersistBackground.
 	Persist Persist
 
-	// PersistInterval is how often PersistBackground writes positions, and how often either looks for resets.
+	// PersistInterval is how often PersistBackground writes positions, and how often resets are looked for, whatever
+	// Persist is.
 	// Defaults to 1 s.
 	PersistInterval time.Duration
 
@@ -179,10 +181,10 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		orDefault("BatchSize", &o.BatchSize, DefaultBatchSize),
 		orDefault("Block", &o.Block, DefaultBlock),
 		orDefault("ReadAhead", &o.ReadAhead, DefaultReadAhead),
-		orDefault("PersistInterval", &o.PersistInterval, DefaultPersistInterval),
-		orDefault("DrainTimeout", &o.DrainTimeout, DefaultDrainTimeout),
-		orDefault("HoldMin", &o.HoldMin, DefaultHoldMin),
-		orDefault("HoldMax", &o.HoldMax, DefaultHoldMax),
+		timeOrDefault("PersistInterval", &o.PersistInterval, DefaultPersistInterval),
+		timeOrDefault("DrainTimeout", &o.DrainTimeout, DefaultDrainTimeout),
+		timeOrDefault("HoldMin", &o.HoldMin, DefaultHoldMin),
+		timeOrDefault("HoldMax", &o.HoldMax, DefaultHoldMax),
 		orDefault("InstanceCount", &o.InstanceCount, 0),
 	)
 	switch {

@@ -581,7 +581,7 @@ func TestRunReturnsWhatNoWaitingHeals(t *testing.T) {
 	t.Parallel()
 	for text, row := range map[string]func(*world){
 		"ConsumerOptions.Partitions is 2, the topic has 4": func(w *world) { w.options.Partitions = 2 },
-		"unknown codec version 2, this package reads 1":    func(w *world) { w.version = "2" },
+		"unknown wire version 2, this package reads 1":     func(w *world) { w.version = "2" },
 		"pool of 4 connections is too small":               func(w *world) { w.pool = 4 },
 		"redis: client is closed":                          func(w *world) { w.metaErr = redis.ErrClosed },
 	} {
@@ -735,6 +735,7 @@ func TestNewConsumerNamesTheFieldThatIsWrong(t *testing.T) {
 		"Persist: there is no choice 9":         func(o *restatestart.ConsumerOptions) { o.Persist = 9 },
 		"DrainTimeout: -1s is negative":         func(o *restatestart.ConsumerOptions) { o.DrainTimeout = -time.Second },
 		"HoldMin: -1s is negative":              func(o *restatestart.ConsumerOptions) { o.HoldMin = -time.Second },
+		"DrainTimeout: 10ns is below a millise": func(o *restatestart.ConsumerOptions) { o.DrainTimeout = 10 },
 		"HoldMax: -1s is negative":              func(o *restatestart.ConsumerOptions) { o.HoldMax = -time.Second },
 		"HoldMin: 1m0s is above HoldMax, 30s":   func(o *restatestart.ConsumerOptions) { o.HoldMin = time.Minute },
 		"OnError: there is no policy 9":         func(o *restatestart.ConsumerOptions) { o.OnError = 9 },
@@ -761,6 +762,8 @@ func TestNewConsumerNamesTheFieldThatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "handler is nil")
 	_, err = restatestart.NewConsumer(client, "", restatestart.JSON[claim], &recorder{}, good)
 	require.ErrorContains(t, err, "topic is empty")
+	_, err = restatestart.NewConsumer(client, "{claims}", restatestart.JSON[claim], &recorder{}, good)
+	require.ErrorContains(t, err, "bare name")
 	_, err = restatestart.NewConsumer(client, "claims", nil, restatestart.Handler[claim](&recorder{}), good)
 	require.ErrorContains(t, err, "decoder is nil")
 	_, err = restatestart.NewConsumer(client, "claims", restatestart.JSON[claim], nil, good)
@@ -785,13 +788,13 @@ func TestC11StatusIsJSON(t *testing.T) {
 		assert.JSONEq(t, `{
 			"topic": "claims", "consumer": "payout", "keyPrefix": "dev:re:", "state": "running", "connections": 3,
 			"partitions": [
-				{"partition": 0, "state": "blocked", "position": "0-0", "lag": 2, "oldest": "`+time.UnixMilli(1).Format(time.RFC3339Nano)+`",
+				{"partition": 0, "stream": "dev:re:s:{claims}:0", "state": "blocked", "position": "0-0", "lag": 2, "oldest": "`+time.UnixMilli(1).Format(time.RFC3339Nano)+`",
 				 "passed": 0, "handed": 0, "skipped": 0,
 				 "blocked": {"since": "2000-01-01T00:00:00.2Z", "attempts": 1, "next": "2000-01-01T00:00:01.2Z", "cause": "starts",
 				  "error": "1 of 2 starts not accepted; start Payout/k2 (entry 2-0): server after 2 attempts: 503: no leader",
 				  "failed": [{"entryId": "2-0", "stream": "dev:re:s:{claims}:0", "workflow": "Payout", "key": "k2", "reason": "server", "status": 503, "attempts": 2,
 				   "since": "2000-01-01T00:00:00Z", "error": "503: no leader"}]}},
-				{"partition": 1, "state": "starting", "position": "0-0", "lag": 0, "missing": true, "passed": 0, "handed": 0, "skipped": 0}
+				{"partition": 1, "stream": "dev:re:s:{claims}:1", "state": "starting", "position": "0-0", "lag": 0, "missing": true, "passed": 0, "handed": 0, "skipped": 0}
 			]}`, string(encoded))
 		require.NoError(t, w.stop())
 	})

@@ -195,7 +195,11 @@ type malformedError struct{ malformedEntries }
 
 func (e *malformedError) Error() string {
 	var line strings.Builder
-	fmt.Fprintf(&line, "%d malformed entries", len(e.ids))
+	if len(e.ids) == 1 {
+		line.WriteString("1 malformed entry")
+	} else {
+		fmt.Fprintf(&line, "%d malformed entries", len(e.ids))
+	}
 	for i, id := range e.ids {
 		if i == maxNamed {
 			fmt.Fprintf(&line, "; and %d more", len(e.ids)-maxNamed)

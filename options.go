@@ -45,7 +45,7 @@ type Options struct {
 	// a fragment is an error. Userinfo is sent as basic authentication. Required.
 	Ingress string
 
-	// Handler is the workflow handler to start when a Start names none. Restate compares names to the letter, and
+	// Handler is the workflow's handler to start when a Start names none. Restate compares names to the letter, and
 	// services that its Go SDK registers by reflection have "Run". Defaults to "run".
 	Handler string
 
@@ -87,15 +87,18 @@ type Options struct {
 	// HTTPClient is used as it is, except that redirects are never followed. Its transport should keep at least
 	// MaxParallelism idle connections a host for each partition (net/http's default keeps 2). A transport that is not
 	// net/http's should repeat a request whose kept-alive connection turned out to be dead, or such a start costs an
-	// attempt. Defaults to a client
-	// that keeps those it needs, speaks HTTP/2 over TLS, and uses the proxy that the environment names.
+	// attempt. Defaults to a client that keeps as many connections as there are starts under way, speaks HTTP/2 over TLS,
+	// and uses the proxy that the environment names.
 	HTTPClient *http.Client
 
 	// Encode makes the body of an input that is neither nil, []byte nor json.RawMessage. It is called concurrently.
 	// Defaults to json.Marshal, with its escapes of <, > and &.
 	Encode func(input any) ([]byte, error)
 
-	// TracerProvider and MeterProvider are where spans and metrics go. They default to OpenTelemetry's global ones.
+	// TracerProvider and MeterProvider are where spans and metrics go, under ScopeName. They default to OpenTelemetry's
+	// global ones. There is a client span `restate.start {workflow}` for each start, and the counters
+	// restate.start.accepted (restate.start.duplicate tells those apart whose key was known), restate.start.failed (by
+	// reason) and restate.start.blocked (batches; those cut short by a shutdown are not counted).
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 
@@ -113,9 +116,9 @@ func (o Options) withDefaults() (Options, error) {
 	err := errors.Join(
 		orDefault("MaxParallelism", &o.MaxParallelism, DefaultMaxParallelism),
 		orDefault("MaxAttempts", &o.MaxAttempts, DefaultMaxAttempts),
-		orDefault("AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout),
-		orDefault("RetryMin", &o.RetryMin, DefaultRetryMin),
-		orDefault("RetryMax", &o.RetryMax, DefaultRetryMax),
+		timeOrDefault("AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout),
+		timeOrDefault("RetryMin", &o.RetryMin, DefaultRetryMin),
+		timeOrDefault("RetryMax", &o.RetryMax, DefaultRetryMax),
 	)
 	if o.Handler == "" {
 		o.Handler = DefaultHandler
@@ -156,6 +159,14 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
+}
+
+// timeOrDefault is orDefault for a time. One below a millisecond is a number whose unit was forgotten.
+func timeOrDefault(field string, value *time.Duration, fallback time.Duration) error {
+	if *value > 0 && *value < time.Millisecond {
+		return fmt.Errorf("%s: %s is below a millisecond; is the unit missing?", field, *value)
+	}
+	return orDefault(field, value, fallback)
 }
 
 // orDefault puts a default in the place of zero and refuses what is below it.

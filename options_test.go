@@ -20,6 +20,7 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"MaxParallelism: -1 is negative":                   func(o *restatestart.Options) { o.MaxParallelism = -1 },
 		"MaxAttempts: -1 is negative":                      func(o *restatestart.Options) { o.MaxAttempts = -1 },
 		"AttemptTimeout: -1s is negative":                  func(o *restatestart.Options) { o.AttemptTimeout = -time.Second },
+		"AttemptTimeout: 10ns is below a millisecond":      func(o *restatestart.Options) { o.AttemptTimeout = 10 },
 		"RetryMin: -1s is negative":                        func(o *restatestart.Options) { o.RetryMin = -time.Second },
 		"RetryMax: -1s is negative":                        func(o *restatestart.Options) { o.RetryMax = -time.Second },
 		"RetryMin: 6s is above RetryMax, 5s":               func(o *restatestart.Options) { o.RetryMin = 6 * time.Second },

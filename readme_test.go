@@ -29,7 +29,7 @@ func TestTheReadmesSnippetsAreCompiled(t *testing.T) {
 		}
 	}
 	snippets := strings.Split(string(readme), "```go\n")[1:]
-	require.Len(t, snippets, 2)
+	require.Len(t, snippets, 3)
 	for _, snippet := range snippets {
 		code, _, found := strings.Cut(snippet, "```")
 		require.True(t, found)

@@ -3,6 +3,7 @@ package restatestart
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -67,7 +68,11 @@ func (s *Starter[T]) startOne(ctx context.Context, current *start[T]) (failed *F
 func (s *Starter[T]) attempt(ctx context.Context, send ingress.Send) (ingress.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.AttemptTimeout)
 	defer cancel()
-	return s.ingress.Post(ctx, send)
+	answer, err := s.ingress.Post(ctx, send)
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %s: %w", s.options.AttemptTimeout, err)
+	}
+	return answer, err
 }
 
 // waits are the delays between the attempts of one start. They are not safe for concurrent use, hence one for

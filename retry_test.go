@@ -53,7 +53,7 @@ func TestS5AWaitIsNeverOutsideItsBounds(t *testing.T) {
 	for _, options := range []restatestart.Options{
 		{RetryMin: time.Second, RetryMax: 5 * time.Second, Jitter: 0.5},
 		{RetryMin: time.Second, RetryMax: 5 * time.Second, Jitter: 1},
-		{RetryMin: time.Nanosecond, RetryMax: 5 * time.Second, Jitter: 0.2},
+		{RetryMin: time.Millisecond, RetryMax: 5 * time.Second, Jitter: 0.2},
 		{RetryMin: time.Second, RetryMax: time.Second, Jitter: 0.2},
 		{RetryMin: time.Second, RetryMax: forever, Jitter: 0.2},
 	} {

@@ -49,7 +49,7 @@ type Start struct {
 	// input. A []byte or json.RawMessage goes out byte for byte, anything else through Options.Encode. Bytes are not copied:
 	// let each Start have its own, and leave them as they are.
 	Input any
-	// Handler is the handler to start. Defaults to Options.Handler.
+	// Handler is the workflow's handler to start. Defaults to Options.Handler.
 	Handler string
 	// Delay is how long Restate waits before it runs the workflow. 0 runs it at once; a negative one is a failed
 	// start.
@@ -70,7 +70,8 @@ type Starter[T any] struct {
 
 // New makes a Starter. Keep tells whether a message is worth a start; nil keeps every message. Map tells which
 // workflow a kept message starts, under which key and with which input. Both are called concurrently, once a
-// message and Handle call, and should do no I/O. New checks everything it can know, names the field that is wrong,
+// message and Handle call, and should do no I/O. An error of Map, like an empty key, holds the position until there
+// is none: it is for what can be mended. What will never be worth a start is for Keep to turn away. New checks everything it can know, names the field that is wrong,
 // and does no I/O itself.
 func New[T any](keep func(*Message[T]) bool, mapStart func(*Message[T]) (Start, error), options Options) (*Starter[T], error) {
 	if mapStart == nil {
@@ -105,6 +106,9 @@ func (s *Starter[T]) CloseIdleConnections() { s.ingress.CloseIdleConnections() }
 // One start that fails does not keep the others from being posted. Messages of a batch that map to the same
 // workflow and key are posted one after the other in stream order, so that the first one's input is the one that
 // runs; when one of them is not accepted, those behind it are not posted.
+//
+// Handle takes as long as the attempts of its slowest start: with the defaults about 3 s when connections are refused,
+// and 53 s when there is no answer at all.
 //
 // When ctx is cancelled before every start was accepted, the BlockedError has ShuttingDown set. Handle returns
 // once the attempts under way have ended, which the cancellation makes them do.

@@ -15,7 +15,7 @@ const (
 	StateRunning  State = "running"  // it has messages in hand
 	StateIdle     State = "idle"     // it has read everything there is
 	StateBlocked  State = "blocked"  // something holds it, and it tries again
-	StateStopped  State = "stopped"  // it does not run
+	StateStopped  State = "stopped"  // it does not run any more, or not yet
 )
 
 // Status is how a Consumer is doing, encodable as JSON.
@@ -44,8 +44,10 @@ type PositionsFailing struct {
 
 // PartitionStatus is how one partition is doing.
 type PartitionStatus struct {
-	Partition int   `json:"partition"`
-	State     State `json:"state"`
+	Partition int `json:"partition"`
+	// Stream is the Redis key it is read from.
+	Stream string `json:"stream"`
+	State  State  `json:"state"`
 	// Position is the id of the last entry that is done, `0-0` before the first.
 	Position string `json:"position"`
 	// Missing tells that there is no stream under the partition's key: nothing was published yet, or a name or the
@@ -146,7 +148,7 @@ func (c *Consumer[T]) Status() Status {
 
 func partitionStatus(from stream.Status) PartitionStatus {
 	status := PartitionStatus{
-		Partition: from.Partition, State: stateOf(from.State), Position: from.Position.String(),
+		Partition: from.Partition, Stream: from.Stream, State: stateOf(from.State), Position: from.Position.String(),
 		Missing: from.Missing, Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
 	}
 	if from.Err != nil {

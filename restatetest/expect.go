@@ -24,8 +24,24 @@ func (s *Server) ExpectStarted(tb TB, workflow string, keys ...string) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %d keys were started, %d expected", workflow, len(started), len(expected))
 	list(&text, "not started", missing)
+	for _, key := range missing[:min(len(missing), maxListed)] {
+		if requests, last := s.lastAnswer(key); requests > 0 {
+			fmt.Fprintf(&text, "\n\t%q: %d requests, the last answered %d", key, requests, last)
+		}
+	}
 	list(&text, "started unexpectedly", unexpected)
 	tb.Errorf("%s", text.String())
+}
+
+// lastAnswer is how many requests named a key, and what the last of them was answered.
+func (s *Server) lastAnswer(key string) (requests, status int) {
+	for _, request := range s.Requests() {
+		if request.Key == key {
+			requests++
+			status = request.Status
+		}
+	}
+	return requests, status
 }
 
 // without returns the elements of the sorted keys that the sorted others lack.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,6 +69,9 @@ func TestAnswersAreThoseOfTheRealServer(t *testing.T) {
 		assert.Equal(t, wanted.Status, status, exchange.Name)
 		assert.Equal(t, blanked(wanted.Body), blanked(body), exchange.Name)
 		for name, value := range wanted.Headers {
+			if name == "content-length" && executionTime.MatchString(body) {
+				value = strconv.Itoa(len(body)) // a time of whole seconds is shorter
+			}
 			assert.Equal(t, blanked(value), blanked(header.Get(name)), "%s: %s", exchange.Name, name)
 		}
 		if wanted.Headers["x-restate-error-source"] == "" {

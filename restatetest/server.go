@@ -59,7 +59,8 @@ type Server struct {
 }
 
 // New starts a server in memory and closes it when the test ends. It is reached through [Server.Client] or [Server.Dial] alone:
-// nothing listens on the machine's network.
+// nothing listens on the machine's network. In a testing/synctest bubble, make the server inside it: one from outside ends the
+// process with "receive on synctest channel from outside bubble".
 func New(tb TB, options ...Option) *Server {
 	tb.Helper()
 	server := Start(options...)
@@ -67,7 +68,7 @@ func New(tb TB, options ...Option) *Server {
 	return server
 }
 
-// Start starts a server in memory. The caller closes it.
+// Start starts a server in memory, as [New] does. The caller closes it.
 func Start(options ...Option) *Server {
 	server := newServer(options)
 	server.serve(newMemoryListener())
@@ -143,7 +144,8 @@ func protocols(http1 bool) *http.Protocols {
 	return &both
 }
 
-// URL is the base URL of the server: "http://restate.test" in memory, "http://127.0.0.1:port" or the like on TCP.
+// URL is the base URL of the server: "http://restate.test" in memory, "http://127.0.0.1:port" or the like on TCP. In memory the name
+// resolves nowhere: it goes with [Server.Client] or [Server.Dial].
 func (s *Server) URL() string {
 	if s.address == "" {
 		return memoryURL

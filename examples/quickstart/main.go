@@ -109,6 +109,8 @@ func run(ctx context.Context, config config, out io.Writer) (err error) {
 	}
 
 	screen := newScreen(out)
+	screen.eventf("publishing %d bets on %d partitions; 1 in %d carries a claim, and is kept: it is worth a start", config.bets, config.partitions, claimEvery)
+	screen.eventf("Redis is %s, the Restate ingress is %s", orInside(config.redis), orInside(config.ingress))
 	watcher := newWatcher(consumer.Status, publisher, ingress, screen)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -130,9 +132,20 @@ func run(ctx context.Context, config config, out io.Writer) (err error) {
 	}
 
 	result := judge(publisher, ingress, watcher)
+	if err == nil && result.lost == 0 {
+		screen.eventf("every claim was started; %d holds of a partition ended by themselves; %d starts were sent twice, and known the second time",
+			result.blocked, result.duplicates)
+	}
 	fmt.Fprintln(out, result)
 	if err == nil && result.lost > 0 {
 		err = fmt.Errorf("%d starts were lost", result.lost)
 	}
 	return err
+}
+
+func orInside(address string) string {
+	if address == "" {
+		return "a double inside this process"
+	}
+	return address
 }

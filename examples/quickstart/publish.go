@@ -105,11 +105,13 @@ func (p *publisher) keep(claim string) {
 func (p *publisher) bet(number int) BetSettled {
 	bet := BetSettled{BetID: fmt.Sprintf("bet-%d", number), AmountCents: int64(100 + number%900)}
 	if number%claimEvery == claimEvery-1 {
-		// Restate remembers keys beyond this run, so that they need to differ from those of other runs.
-		bet.ClaimID = fmt.Sprintf("claim-%s-%d", p.config.run, number)
+		bet.ClaimID = claimID(p.config, number)
 	}
 	return bet
 }
+
+// claimID differs from run to run: Restate remembers keys beyond one.
+func claimID(config config, number int) string { return fmt.Sprintf("claim-%s-%d", config.run, number) }
 
 // counts is how many bets were published so far, and how many claims were kept for them.
 func (p *publisher) counts() (published, kept int) {

@@ -38,7 +38,7 @@ func (s *screen) eventf(format string, args ...any) {
 		fmt.Fprint(s.out, clearLine)
 	}
 	s.write(fmt.Sprintf(format, args...) + "\n")
-	if s.terminal {
+	if s.terminal && s.live != "" {
 		s.write(s.live)
 	}
 }
@@ -64,9 +64,10 @@ func (s *screen) end() {
 	defer s.mu.Unlock()
 	if s.terminal {
 		fmt.Fprintln(s.out)
-		return
+	} else {
+		s.write(s.live + "\n")
 	}
-	s.write(s.live + "\n")
+	s.live = ""
 }
 
 // write puts the time since the beginning in front of a text.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redisevents/restatestart"
@@ -73,7 +74,15 @@ func (w *watcher) see(partition restatestart.PartitionStatus) {
 	}
 	if now.Since != before.Since {
 		w.holds++
-		w.screen.eventf("partition %d blocked at %s: %s", number, partition.Position, now.Error)
+		w.screen.eventf("partition %d blocked at %s: %s", number, partition.Position, reason(*now))
 	}
 	w.blocked[number] = *now
+}
+
+// reason is the first failed start, and how many there are beside it.
+func reason(blocked restatestart.Blocked) string {
+	if len(blocked.Failed) < 2 {
+		return blocked.Error
+	}
+	return fmt.Sprintf("%s, and %d more", blocked.Failed[0], len(blocked.Failed)-1)
 }

@@ -28,7 +28,7 @@ type partition struct {
 
 func newPartition(group *Group, number int) *partition {
 	return &partition{
-		group: group, number: number, status: &status{partition: number}, wake: make(chan struct{}, 1), storing: make(chan struct{}, 1),
+		group: group, number: number, status: &status{partition: number, stream: group.config.Name(number)}, wake: make(chan struct{}, 1), storing: make(chan struct{}, 1),
 		log: group.config.Logger.With(slog.Int("partition", number)),
 	}
 }
@@ -108,6 +108,7 @@ func (p *partition) work(reading, working context.Context, slots <-chan struct{}
 func (p *partition) process(reading, working context.Context, next Page) bool {
 	entries := next.Entries
 	if len(entries) == 0 {
+		p.passedOver()
 		return p.advance(reading, next)
 	}
 	steps := p.group.config.ladder()
@@ -166,6 +167,13 @@ func (p *partition) advance(reading context.Context, next Page) bool {
 		if !Sleep(reading, wait) {
 			return false // the last write of the run has another try
 		}
+	}
+}
+
+// passedOver says once that nothing of a type that is wanted has come: a misspelt name looks just like that.
+func (p *partition) passedOver() {
+	if before := p.status.snapshot(); before.Passed == 0 {
+		p.log.Warn("no message is of a type that is wanted, so far", slog.String("position", before.Position.String()))
 	}
 }
 

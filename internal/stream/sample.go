@@ -21,7 +21,7 @@ func (g *Group) sample(ctx context.Context) {
 			}
 			p.status.sampled(tail, before)
 			if !tail.Exists && !before.Missing {
-				p.log.Info("stream does not exist yet", slog.String("position", before.Position.String()))
+				p.log.Warn("stream does not exist yet", slog.String("stream", before.Stream))
 			}
 		}
 		if !Sleep(ctx, sampleInterval) {

@@ -38,6 +38,7 @@ type Blocked struct {
 // Status is a partition at one moment.
 type Status struct {
 	Partition int
+	Stream    string
 	State     State
 	Position  wire.ID
 	Blocked   *Blocked // what holds it; nil when nothing does
@@ -54,6 +55,7 @@ type Status struct {
 // status is where a partition's goroutines note what they do.
 type status struct {
 	partition int
+	stream    string
 
 	mu       sync.Mutex
 	position wire.ID
@@ -165,7 +167,7 @@ func (s *status) snapshot() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snapshot := Status{
-		Partition: s.partition, Position: s.position, Err: s.err, Blocked: s.held, Missing: s.missing,
+		Partition: s.partition, Stream: s.stream, Position: s.position, Err: s.err, Blocked: s.held, Missing: s.missing,
 		Passed: s.counts.passed, Handed: s.counts.handed, Skipped: s.counts.skipped,
 	}
 	snapshot.Lag, snapshot.LagKnown = s.lag.behind(s.counts.passed)

@@ -69,7 +69,8 @@ const (
 
 // Config says what to run. All fields are required.
 type Config struct {
-	Partitions []int // to begin with
+	Partitions []int                      // to begin with
+	Name       func(partition int) string // of its stream, for the log and Status
 	Source     Source
 	Store      position.Store
 	// Deliver hands entries over and says what to do next. Calls for different partitions run concurrently. When

@@ -49,6 +49,7 @@ func newRig(t *testing.T, partitions ...int) *rig {
 	t.Helper()
 	r := &rig{t: t, source: &streamtest.Source{}, store: &store{}, began: time.Now(), log: &syncBuffer{}}
 	r.config = stream.Config{
+		Name:       func(partition int) string { return fmt.Sprint("s:", partition) },
 		Partitions: partitions, Source: r.source, Store: r.store,
 		Deliver: func(ctx context.Context, partition int, entries []wire.Entry) stream.Verdict {
 			r.mu.Lock()
@@ -734,6 +735,26 @@ func TestC8FilteredEntriesAdvanceThePosition(t *testing.T) {
 		assert.Equal(t, "7-0", r.position(0))
 		assert.Equal(t, int64(7), r.status(0).Passed)
 		assert.Equal(t, int64(3), r.status(0).Handed)
+		assert.Zero(t, r.log.count("no message is of a type"))
+		_, _ = r.stop()
+	})
+}
+
+// A misspelt type passes over everything, which the log says, once.
+func TestThatNothingIsOfATypeThatIsWantedIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.config.BatchSize = 1
+		r.config.Source = filtering{r.source}
+		r.source.Add(0, "odd")
+		r.run()
+		pass(2 * time.Second)
+		assert.Equal(t, 1, r.log.count("no message is of a type that is wanted"))
+		r.source.Add(0, "even")
+		r.source.Add(0, "odd")
+		pass(2 * time.Second)
+		assert.Equal(t, 1, r.log.count("no message is of a type that is wanted"))
 		_, _ = r.stop()
 	})
 }
