@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -105,7 +106,7 @@ func (f *FailedStart) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*f = FailedStart(read.plainFailedStart)
-	f.RetryAfter = time.Duration(read.RetryAfter * float64(time.Second))
+	f.RetryAfter = time.Duration(min(read.RetryAfter*float64(time.Second), math.MaxInt64-1023)) // the greatest that a float64 can say
 	if read.Error != "" {
 		f.Err = errors.New(read.Error)
 	}
@@ -251,7 +252,7 @@ func errorLine(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ingress.Cut(ingress.OneLine(err.Error()), maxErrorText)
+	return ingress.Cut(ingress.OneLine(solid(err).Error()), maxErrorText)
 }
 
 // solid makes an error that can be worked with of any that somebody else's code returned. A nil pointer in an error

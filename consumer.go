@@ -26,10 +26,12 @@ type Handler[T any] interface {
 	// *BlockedError, anywhere in the error's tree, holds the position, and hands over again after HoldMin, doubling to
 	// HoldMax, for ever. Any other error, and a panic, follows OnError.
 	//
-	// What is handed over again is the messages that the BlockedError names, and the whole batch wherever that might be
-	// too little: when it names none, or one that is not in the batch; when it stands beside other errors, as errors.Join
-	// puts it; and when it is a Starter's answer to another number of messages than the batch has. The context is
-	// cancelled when the batch has to end: DrainTimeout after Run's own was cancelled.
+	// When the handler is a Starter, only what was not accepted is handed over again. With any other, one that calls a
+	// Starter included, it is the whole batch: what else the handler had to do for it is its own affair, and Restate
+	// knows the starts that come again. A handler that wants only some messages again returns a BlockedError of its own
+	// making, alone, whose Failed has their EntryID: all the others then count as done.
+	//
+	// The context is cancelled when the batch has to end: DrainTimeout after Run's own was cancelled.
 	Handle(ctx context.Context, batch []Message[T]) error
 }
 
@@ -48,6 +50,7 @@ type Consumer[T any] struct {
 	options ConsumerOptions
 	keys    wire.Keys
 	split   split
+	starts  bool // the handler is a Starter, and nothing else
 	log     *slog.Logger
 	backend backend
 
@@ -105,6 +108,7 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 		keys: wire.Keys{Prefix: options.KeyPrefix, Topic: topic}, split: options.split(),
 		log: options.Logger.With(slog.String("topic", topic), slog.String("consumer", options.Consumer)),
 	}
+	_, c.starts = handler.(*Starter[T])
 	c.backend = connect(c)
 	return c, nil
 }
@@ -131,7 +135,7 @@ func (c *Consumer[T]) Run(ctx context.Context) error {
 	case err = <-ended:
 	case <-ctx.Done():
 		// Redis may hang, and go-redis hang with it, whatever the context says.
-		limit := time.NewTimer(c.options.DrainTimeout + stream.StopMargin)
+		limit := time.NewTimer(c.options.DrainTimeout + stopLimit)
 		defer limit.Stop()
 		select {
 		case err = <-ended:
@@ -145,6 +149,9 @@ func (c *Consumer[T]) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// stopLimit is what Run takes at most beyond DrainTimeout: a little more than the group that it runs.
+const stopLimit = time.Second - 20*time.Millisecond
 
 // consume finds out what to consume, and does.
 func (c *Consumer[T]) consume(ctx context.Context) error {
@@ -170,11 +177,17 @@ func (c *Consumer[T]) consume(ctx context.Context) error {
 
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var watching sync.WaitGroup
-	watching.Go(func() { c.watchPartitions(reading, partitions, group, stop) })
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		c.watchPartitions(reading, partitions, group, stop)
+	}()
 	err = group.Run(reading)
 	stop(nil)
-	watching.Wait()
+	select {
+	case <-watched:
+	case <-time.After(stream.StopMargin): // Redis hangs
+	}
 	if err == nil && ctx.Err() == nil {
 		err = context.Cause(reading)
 	}

@@ -50,7 +50,8 @@ func (c *Consumer[T]) deliver(ctx context.Context, partition int, entries []wire
 		verdict.Remaining = malformed.entries
 	case blocked != nil:
 		verdict.Action, verdict.Cause, verdict.RetryAfter = stream.Hold, causeStarts, blocked.RetryAfter()
-		if alone && (blocked.messages == 0 || blocked.messages == len(messages)) {
+		// A Starter's list is about what it was handed. That is the batch only when there is nothing else to the handler.
+		if alone && (blocked.messages == 0 || c.starts) {
 			verdict.Remaining = inOrder(entries, named(decoded, blocked), malformed.entries)
 		}
 		detail.failed = blocked.Failed
@@ -125,10 +126,14 @@ func (c *Consumer[T]) handle(ctx context.Context, messages []Message[T]) (err er
 		}
 	}()
 	err = c.handler.Handle(ctx, messages)
-	if blocked, _ := blockedIn(err); blocked == nil && errors.As(err, new(*BlockedError)) {
+	switch blocked, _ := blockedIn(err); {
+	case blocked != nil:
+		return err // it holds, whatever its text is worth
+	case errors.As(err, new(*BlockedError)):
 		return &BlockedError{Failed: []FailedStart{{Err: errNilBlocked}}}
+	default:
+		return solid(err)
 	}
-	return solid(err)
 }
 
 // named are the entries that a BlockedError names. One that it names and that was not handed over, or none at

@@ -2,6 +2,7 @@ package restatestart_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
@@ -13,9 +14,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/restatetest"
 )
 
@@ -384,6 +388,185 @@ func TestAnInstanceThatOwnsNothingSaysSo(t *testing.T) {
 		pass(time.Second)
 		assert.Contains(t, w.consumer.Status().Error, "instance 3 of 1 owns none of the topic's 2 partitions")
 		assert.Equal(t, 1, w.logged("no partition"))
+		require.NoError(t, w.stop())
+	})
+}
+
+// What a handler does beside a Starter is done for the whole batch or not at all.
+func TestC2AStarterWithinAHandlerHoldsTheWholeBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		fake := restatetest.New(t)
+		fake.Script("b", restatetest.Status(503).Times(6))
+		payouts := starterOn(t, fake, nil, restatestart.Options{})
+		notify := starterOn(t, fake, func(m *restatestart.Message[claim]) (restatestart.Start, error) {
+			return restatestart.Start{Workflow: "Notify", Key: "n-" + m.Value.Key, Input: m.Value}, nil
+		}, restatestart.Options{})
+		w.publish(0, "a", "b", "c")
+		w.run(restatestart.HandlerFunc[claim](func(ctx context.Context, batch []restatestart.Message[claim]) error {
+			if err := payouts.Handle(ctx, batch); err != nil {
+				return err
+			}
+			return notify.Handle(ctx, batch)
+		}))
+		pass(2 * time.Minute)
+		fake.ExpectStarted(t, "Payout", "a", "b", "c")
+		fake.ExpectStarted(t, "Notify", "n-a", "n-b", "n-c")
+		require.NoError(t, w.stop())
+	})
+}
+
+func TestC2ABlockedErrorOfOnesOwnNamesWhatComesAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.publish(0, "a", "b", "c")
+		first := true
+		handler := &recorder{fail: func([]restatestart.Message[claim]) error {
+			if first {
+				first = false
+				return &restatestart.BlockedError{Failed: []restatestart.FailedStart{{EntryID: "2-0"}}}
+			}
+			return nil
+		}}
+		w.run(handler)
+		pass(10 * time.Second)
+		assert.Equal(t, []string{"a b c", "b"}, handler.handed())
+		require.NoError(t, w.stop())
+	})
+}
+
+// A cause without a text costs neither the hold nor the status its meaning.
+func TestC2ACauseWithoutATextHoldsAllTheSame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.options.OnError = restatestart.ErrorSkip
+		w.publish(0, "a")
+		starter, err := restatestart.New(nil, payout, restatestart.Options{Ingress: "http://restate", MaxAttempts: 1, HTTPClient: &http.Client{
+			Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				var none *nilError
+				return nil, none
+			}),
+		}})
+		require.NoError(t, err)
+		w.run(starter)
+		pass(10 * time.Second)
+		assert.Equal(t, "0-0", w.position(0))
+		assert.Zero(t, w.partition(0).Skipped)
+		_, err = json.Marshal(w.consumer.Status())
+		require.NoError(t, err)
+		_, err = json.Marshal(restatestart.FailedStart{Err: (*nilError)(nil)})
+		require.NoError(t, err)
+		require.NoError(t, w.stop())
+	})
+}
+
+func TestAStatusIsReadBackFromItsJSON(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, time.Second, 1500 * time.Millisecond, math.MaxInt64} {
+		before := restatestart.FailedStart{EntryID: "1-0", Stream: "s", Workflow: "W", Key: "k", Reason: restatestart.ReasonServer, Status: 503, Attempts: 5, RetryAfter: wait, Err: errBoom}
+		encoded, err := json.Marshal(before)
+		require.NoError(t, err)
+		var after restatestart.FailedStart
+		require.NoError(t, json.Unmarshal(encoded, &after))
+		assert.InDelta(t, before.RetryAfter.Seconds(), after.RetryAfter.Seconds(), 1e-3, "%s", encoded)
+		require.EqualError(t, after.Err, "boom")
+		after.RetryAfter, after.Err = before.RetryAfter, before.Err
+		assert.Equal(t, before, after)
+	}
+}
+
+// Growth that comes while the first positions cannot be read yet is not forgotten.
+func TestGrowthDuringASlowStartIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		failing := &failingLoads{Memory: w.store}
+		failing.failures.Store(5)
+		w.publish(0, "a")
+		w.publish(1, "b")
+		handler := &recorder{}
+		consumer, err := restatestart.NewConsumerOn(restatestart.Backend{Source: w.source, Store: failing, Meta: w.meta}, "claims",
+			restatestart.JSON[claim], restatestart.Handler[claim](handler), w.options)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		after(16*time.Second, func() { w.setMeta("2", "1", nil); failing.failures.Store(0) }) // in the middle of a wait of 16 s
+		require.NoError(t, consumer.Run(ctx))
+		assert.ElementsMatch(t, []string{"a", "b"}, handler.handed())
+	})
+}
+
+type failingLoads struct {
+	*position.Memory
+
+	failures atomic.Int64
+}
+
+func (f *failingLoads) Load(ctx context.Context, partitions []int) ([]position.Stored, error) {
+	if f.failures.Add(-1) >= 0 {
+		return nil, errBoom
+	}
+	return f.Memory.Load(ctx, partitions)
+}
+
+func TestAFailedRunReturnsThoughRedisHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.options.OnError = restatestart.ErrorFail
+		hang, asked := make(chan struct{}), 0
+		consumer, err := restatestart.NewConsumerOn(restatestart.Backend{Source: w.source, Store: w.store, Meta: func(context.Context) (string, string, error) {
+			if asked++; asked > 1 {
+				<-hang
+			}
+			return "1", "1", nil
+		}}, "claims", restatestart.JSON[claim], restatestart.HandlerFunc[claim](func(context.Context, []restatestart.Message[claim]) error { return errBoom }), w.options)
+		require.NoError(t, err)
+		after(10*time.Second, func() { w.publish(0, "a") })
+		began := time.Now()
+		require.ErrorIs(t, consumer.Run(t.Context()), errBoom)
+		assert.LessOrEqual(t, time.Since(began), 12*time.Second)
+		close(hang)
+		time.Sleep(time.Hour)
+	})
+}
+
+type panickingMeter struct{ noop.MeterProvider }
+
+func (panickingMeter) Meter(string, ...metric.MeterOption) metric.Meter { return panickingCounters{} }
+
+type panickingCounters struct{ noop.Meter }
+
+func (panickingCounters) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return panickingCounter{}, nil
+}
+
+type panickingCounter struct{ noop.Int64Counter }
+
+func (panickingCounter) Add(context.Context, int64, ...metric.AddOption) { panic("meter") }
+
+func TestS9APanicOfAMeterUndoesNoAcceptance(t *testing.T) {
+	t.Parallel()
+	fake := restatetest.New(t)
+	fake.Script("bad", restatetest.Status(400))
+	starter := starterOn(t, fake, nil, restatestart.Options{MeterProvider: panickingMeter{}})
+	require.NoError(t, starter.Handle(t.Context(), batchOf("a", "b")))
+	assert.Equal(t, restatestart.ReasonRejected, onlyFailure(t, starter.Handle(t.Context(), batchOf("bad"))).Reason)
+}
+
+// Where a partition began without anything stored is stored, for whoever takes it over.
+func TestAPartitionThatMovesGoesOnWhereItBegan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.options.StartFrom = restatestart.FromNow()
+		w.publish(0, "old", "older")
+		w.run(&recorder{})
+		pass(5 * time.Second)
+		assert.Equal(t, "2-0", w.position(0))
 		require.NoError(t, w.stop())
 	})
 }

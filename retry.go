@@ -39,6 +39,7 @@ func (s *Starter[T]) startOne(ctx context.Context, current *start[T]) (failed *F
 		}
 		failure.Attempts++
 		answer, err := s.attempt(ctx, current.send)
+		err = solid(err)
 		reason, again := classify(ctx, answer, err)
 		if reason == accepted {
 			s.telemetry.accepted(ctx, span, answer)

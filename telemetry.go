@@ -80,7 +80,9 @@ func (t *telemetry) begin(ctx context.Context, traceParent string, send *ingress
 	return ctx, span
 }
 
+// accepted counts a start. Nothing that goes wrong with that undoes it.
 func (t *telemetry) accepted(ctx context.Context, span trace.Span, answer ingress.Answer) {
+	defer func() { _ = recover() }()
 	if answer.Previously {
 		t.starts.Add(ctx, 1, t.acceptedBefore)
 	} else {

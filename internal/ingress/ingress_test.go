@@ -343,3 +343,17 @@ func TestADyingKeepAliveConnectionCostsNoSend(t *testing.T) {
 		time.Sleep(pace) // the real clock of a real socket is what is under test
 	}
 }
+
+// A body made to be found in what replaces it does not blow the text up.
+func TestATextIsNotBlownUpByWhatIsTakenOutOfIt(t *testing.T) {
+	t.Parallel()
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, "service 'Payout' not found")
+	})
+	client := open(t, ingress.Config{URL: server.URL})
+	body := `["service"` + strings.Repeat(`,"[reda","cted]"`, 200) + `]`
+	answer, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run", Body: []byte(body)})
+	require.NoError(t, err)
+	assert.Equal(t, "[redacted] 'Payout' not found", answer.Text)
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,41 +15,48 @@ const (
 	minSecret = 5
 	// bodyStart is how much of a body's beginning is enough to recognise it by.
 	bodyStart = 16
+	// maxSearched is how much of a text, and of a body, is looked at: far more than is kept of the text.
+	maxSearched = 8 << 10
 )
 
 // redact takes out of an answer's text what the request brought and nobody else should read: an error page, or a
-// decoder's complaint, may well repeat some of it.
+// decoder's complaint, may well repeat some of it. Each secret is looked for in the text as it came, once.
 func (c *Client) redact(text string, send Send) string {
 	if text == "" {
 		return text
 	}
-	conceal := func(secret string) {
-		if len(secret) >= minSecret {
-			text = strings.ReplaceAll(text, secret, redacted)
+	text = Cut(text, maxSearched)
+	repeated := false
+	body := OneLine(string(send.Body[:min(len(send.Body), 4*bodyStart)]))
+	body = body[:min(len(body), bodyStart)]
+	for _, start := range [...]string{body, strings.Trim(strconv.Quote(body), `"`)} {
+		if at := strings.Index(text, start); at >= 0 && len(start) >= minSecret {
+			text, repeated = text[:at], true
 		}
 	}
-	conceal(c.password)
+
+	secrets := values(send.Body[:min(len(send.Body), maxSearched)])
+	secrets = append(secrets, c.password)
 	for _, header := range [...]http.Header{c.header, send.Header} {
 		for name, values := range header {
 			if http.CanonicalHeaderKey(name) == "Content-Type" {
 				continue // no secret, and what an answer about it is about
 			}
 			for _, value := range values {
-				conceal(value)
 				_, credentials, _ := strings.Cut(value, " ") // an Authorization may come back without its scheme
-				conceal(credentials)
+				secrets = append(secrets, value, credentials)
 			}
 		}
 	}
-	body := OneLine(string(send.Body[:min(len(send.Body), 4*bodyStart)]))
-	body = body[:min(len(body), bodyStart)]
-	for _, start := range [...]string{body, strings.Trim(strconv.Quote(body), `"`)} {
-		if at := strings.Index(text, start); at >= 0 && len(start) >= minSecret {
-			text = text[:at] + redacted
-		}
+	secrets = slices.DeleteFunc(secrets, func(secret string) bool { return len(secret) < minSecret || !strings.Contains(text, secret) })
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the longest first: the replacer takes the first that fits
+	pairs := make([]string, 0, 2*len(secrets))
+	for _, secret := range secrets {
+		pairs = append(pairs, secret, redacted)
 	}
-	for _, value := range values(send.Body) {
-		conceal(value)
+	text = strings.NewReplacer(pairs...).Replace(text)
+	if repeated {
+		text += redacted
 	}
 	return text
 }
@@ -56,16 +64,15 @@ func (c *Client) redact(text string, send Send) string {
 // values are the strings and numbers in a JSON body, without the names of its fields: those are no secrets, and
 // what a complaint about the body needs. A body that is not JSON has none.
 func values(body []byte) []string {
-	const most = 1000
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
 	var found []string
 	type level struct{ object, name bool } // name: the next string is a field's name
 	var nesting []level
-	for range most {
+	for {
 		token, err := decoder.Token()
 		if err != nil {
-			break
+			return found // the end, or what is not JSON
 		}
 		var top *level
 		if len(nesting) > 0 {
@@ -93,5 +100,4 @@ func values(body []byte) []string {
 			found = append(found, token.String())
 		}
 	}
-	return found
 }

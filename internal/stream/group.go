@@ -110,7 +110,7 @@ func (g *Group) Assign(ctx context.Context, partitions []int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.launch == nil {
-		return nil // it has ended
+		return errNotRunning
 	}
 	for _, p := range g.partitions {
 		if !slices.Contains(partitions, p.number) {
@@ -161,6 +161,9 @@ func (g *Group) locate(ctx context.Context) bool {
 	}
 }
 
+// errNotRunning is what Assign returns before partitions run, and after.
+var errNotRunning = errors.New("the partitions are not running")
+
 // errResetChanged makes locate look again.
 var errResetChanged = errors.New("another reset came in between")
 
@@ -187,6 +190,8 @@ func (g *Group) locateOnce(ctx context.Context, partitions []*partition, late bo
 			start = reset.Target
 		} else if start, err = g.config.Start(ctx, p.number, stored[i], late); err != nil {
 			return fmt.Errorf("find the start of partition %d: %w", p.number, err)
+		} else if !stored[i].Found && !start.IsZero() {
+			g.keeper.record(p.number, start) // for another instance that takes the partition over before anything comes
 		}
 		p.begin(start)
 	}

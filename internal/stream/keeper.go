@@ -29,7 +29,7 @@ func newKeeper(group *Group) *keeper { return &keeper{group: group, dirty: map[i
 func (k *keeper) record(partition int, id wire.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.closed {
+	if !k.closed && !id.IsZero() {
 		k.dirty[partition] = id
 	}
 }
@@ -97,8 +97,8 @@ func (k *keeper) save(ctx context.Context, partitions []*partition) error {
 		k.note(err)
 	}
 	if err == nil {
-		for _, write := range writes {
-			if k.dirty[write.Partition] == write.ID {
+		for i, write := range writes {
+			if resets[i] == nil && k.dirty[write.Partition] == write.ID {
 				delete(k.dirty, write.Partition)
 			}
 		}
@@ -130,8 +130,8 @@ func (k *keeper) trouble() (time.Time, error) {
 }
 
 // applyReset moves a stored position to where a reset says, and returns where that is. What was recorded before it
-// is forgotten. A reset that was withdrawn, or applied by somebody else, leaves what is stored; one that another has
-// replaced is an error, since that one will be noticed.
+// is forgotten first: should the answer be lost, it must not be written over the target. A reset that another has
+// replaced is an error, since that one will be noticed; one that was withdrawn leaves the position where it is.
 func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.Reset) (wire.ID, error) {
 	select {
 	case p.storing <- struct{}{}:
@@ -139,32 +139,31 @@ func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.R
 	case <-ctx.Done():
 		return wire.ID{}, ctx.Err()
 	}
-	store := k.group.config.Store
-	applied, err := store.ApplyReset(ctx, p.number, *reset)
-	if err != nil {
-		return wire.ID{}, err
-	}
-	start := reset.Target
-	if !applied {
-		stored, err := store.Load(ctx, []int{p.number})
-		switch {
-		case err != nil:
-			return wire.ID{}, err
-		case stored[0].Reset != nil:
-			p.mu.Lock()
-			p.reset = stored[0].Reset
-			p.mu.Unlock()
-			return wire.ID{}, errResetChanged
-		case stored[0].Found:
-			start = stored[0].ID
-		default:
-			start = p.status.at()
-		}
-	}
 	k.mu.Lock()
 	delete(k.dirty, p.number)
 	k.mu.Unlock()
-	return start, nil
+
+	store := k.group.config.Store
+	applied, err := store.ApplyReset(ctx, p.number, *reset)
+	if err != nil || applied {
+		return reset.Target, err
+	}
+	stored, err := store.Load(ctx, []int{p.number})
+	switch {
+	case err != nil:
+		return wire.ID{}, err
+	case stored[0].Reset != nil:
+		p.mu.Lock()
+		p.reset = stored[0].Reset
+		p.mu.Unlock()
+		return wire.ID{}, errResetChanged
+	case stored[0].ID == reset.Target:
+		return reset.Target, nil // applied by another instance, or by a try whose answer was lost
+	default:
+		p.log.Info("position reset withdrawn")
+		k.record(p.number, p.status.at())
+		return p.status.at(), nil
+	}
 }
 
 // close takes no further positions and writes those it has, within the time given.

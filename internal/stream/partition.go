@@ -45,6 +45,7 @@ func (p *partition) run(reading, working context.Context) {
 	defer func() {
 		// Code that was handed a batch may have ended this goroutine without a word.
 		if !ended {
+			p.status.handed(0)
 			p.status.stop(ErrGoexit)
 			p.group.fail(ErrGoexit)
 		}

@@ -70,8 +70,11 @@ func (r *Redis) wants(fields map[string]any) bool {
 
 // tailScript is XINFO STREAM without the first and the last entry, which it would send along whole.
 var tailScript = redis.NewScript(`
-if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
-local info = redis.call('XINFO', 'STREAM', KEYS[1])
+local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
+if info.err then
+  if info.err:find('no such key') then return {} end
+  return info
+end
 local tail = {'', '', '', ''}
 for i = 1, #info, 2 do
   local name, value = info[i], info[i + 1]

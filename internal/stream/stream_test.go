@@ -1202,3 +1202,48 @@ func (c *counting) Read(ctx context.Context, partition int, after wire.ID, count
 	}
 	return c.Source.Read(ctx, partition, after, count, block)
 }
+
+// A reset that was applied, and whose answer was lost, is not overrun by what was recorded before it.
+func TestAResetWhoseAnswerWasLostIsNotUndone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.config.Store = &lostAnswer{store: r.store}
+		r.add(0, 1, 6)
+		done := 0
+		r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
+			switch done++; {
+			case done == 2:
+				time.Sleep(10 * time.Second)
+				return stream.Verdict{}
+			case done > 2:
+				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("down")}
+			}
+			return stream.Verdict{}
+		}
+		r.run()
+		pass(2 * time.Second)
+		r.store.RequestReset(0, "1-0")
+		pass(30 * time.Second)
+		assert.Equal(t, "1-0", r.position(0))
+		assert.Equal(t, "0: m2 m3 m4", r.deliveries()[2])
+		_, _ = r.stop()
+		assert.Equal(t, "1-0", r.position(0))
+	})
+}
+
+// lostAnswer applies a first reset and says that it could not.
+type lostAnswer struct {
+	*store
+
+	lost bool
+}
+
+func (l *lostAnswer) ApplyReset(ctx context.Context, partition int, reset position.Reset) (bool, error) {
+	applied, err := l.store.ApplyReset(ctx, partition, reset)
+	if !l.lost {
+		l.lost = true
+		return false, io.ErrUnexpectedEOF
+	}
+	return applied, err
+}
