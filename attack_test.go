@@ -312,3 +312,137 @@ func sleepOrDone(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	}
 }
+
+// Every fault that a fake can have, over HTTP/1.1 and h2c: what comes of one, and of one that does not end.
+func TestS7EveryTransportFaultHasOneOutcome(t *testing.T) {
+	t.Parallel()
+	type outcome struct {
+		once, always restatestart.Reason // 0: accepted
+		duplicates   int                 // after one
+	}
+	const accepted = restatestart.ReasonUnknown
+	for name, row := range map[string]struct {
+		step restatetest.Step
+		outcome
+	}{
+		"no answer":                     {restatetest.Hang(), outcome{accepted, restatestart.ReasonTimeout, 0}},
+		"no answer, accepted":           {restatetest.HangAfterAccept(), outcome{accepted, restatestart.ReasonTimeout, 1}},
+		"closed":                        {restatetest.Drop(), outcome{accepted, restatestart.ReasonUnreachable, 0}},
+		"closed, accepted":              {restatetest.DropAfterAccept(), outcome{accepted, restatestart.ReasonUnreachable, 1}},
+		"closed in the headers":         {restatetest.DropAfterStatus(), outcome{accepted, restatestart.ReasonUnreachable, 1}},
+		"slow answer":                   {restatetest.SlowBody(time.Second), outcome{accepted, accepted, 0}},
+		"truncated answer":              {restatetest.TruncatedBody(), outcome{accepted, accepted, 0}},
+		"endless answer":                {restatetest.EndlessBody(), outcome{accepted, accepted, 0}},
+		"late answer":                   {restatetest.Delay(time.Second), outcome{accepted, accepted, 0}},
+		"redirect":                      {restatetest.Redirect(http.StatusTemporaryRedirect, "/Payout/elsewhere/run/send"), outcome{restatestart.ReasonRejected, restatestart.ReasonRejected, 0}},
+		"a proxy without a backend":     {restatetest.ProxyError(http.StatusBadGateway), outcome{accepted, restatestart.ReasonServer, 0}},
+		"a proxy's timeout, accepted":   {restatetest.ProxyError(http.StatusGatewayTimeout).AfterAccept(), outcome{accepted, restatestart.ReasonServer, 1}},
+		"unavailable for four seconds":  {restatetest.Status(http.StatusServiceUnavailable).For(4 * time.Second), outcome{restatestart.ReasonServer, restatestart.ReasonServer, 0}},
+		"unavailable for three seconds": {restatetest.Status(http.StatusServiceUnavailable).For(2900 * time.Millisecond), outcome{accepted, accepted, 0}},
+	} {
+		for protocol, client := range map[string]func(*restatetest.Server) *http.Client{
+			"HTTP/1.1": (*restatetest.Server).Client, "h2c": (*restatetest.Server).ClientHTTP2,
+		} {
+			row := row
+			if name == "closed in the headers" && protocol == "h2c" {
+				row.outcome = outcome{accepted, accepted, 0} // headers cannot be cut there: the status comes
+			}
+			t.Run(name+" over "+protocol, func(t *testing.T) {
+				t.Parallel()
+				handle := func(t *testing.T, step restatetest.Step) (*restatetest.Server, error) {
+					t.Helper()
+					fake := restatetest.New(t)
+					fake.Script("k", step)
+					starter := starterOn(t, fake, nil, restatestart.Options{AttemptTimeout: 3 * time.Second, HTTPClient: client(fake)})
+					return fake, starter.Handle(t.Context(), batchOf("k", "other"))
+				}
+				check := func(t *testing.T, err error, want restatestart.Reason) {
+					t.Helper()
+					if want == accepted {
+						require.NoError(t, err)
+					} else {
+						assert.Equal(t, want, onlyFailure(t, err).Reason)
+					}
+				}
+				synctest.Test(t, func(t *testing.T) {
+					fake, err := handle(t, row.step)
+					check(t, err, row.once)
+					assert.Equal(t, row.duplicates, fake.Duplicates())
+					assert.Zero(t, fake.Attempts("elsewhere"))
+					fake.Close()
+				})
+				synctest.Test(t, func(t *testing.T) {
+					step := row.step
+					if !strings.Contains(name, "seconds") {
+						step = step.Always()
+					}
+					fake, err := handle(t, step)
+					check(t, err, row.always)
+					fake.Close()
+				})
+			})
+		}
+	}
+}
+
+// Cancelled at every point, by every kind of context: it returns at once, and sends nothing more.
+func TestS10EveryCancellationAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	cause := fmt.Errorf("the service is being replaced: %w", errBoom)
+	const at = 100 * time.Millisecond
+	contexts := map[string]func(context.Context) (context.Context, context.CancelFunc, error){
+		"cancel": func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			after(at, cancel)
+			return ctx, cancel, context.Canceled
+		},
+		"cancel with a cause": func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			after(at, func() { cancel(cause) })
+			return ctx, func() { cancel(nil) }, cause
+		},
+		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+			ctx, cancel := context.WithTimeout(ctx, at)
+			return ctx, cancel, context.DeadlineExceeded
+		},
+	}
+	points := map[string]struct {
+		step     restatetest.Step
+		wait     time.Duration // before Handle
+		attempts int
+	}{
+		"before":                  {restatetest.Pass(), 2 * at, 0},
+		"during the answer":       {restatetest.Hang(), 0, 1},
+		"behind the status":       {restatetest.Status(503).AfterAccept(), 0, 1},
+		"asleep between attempts": {restatetest.Status(503).Always(), 0, 1},
+		"during a trickle": {restatetest.Answer(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			<-r.Context().Done()
+		}), 0, 1},
+	}
+	for kind, open := range contexts {
+		for point, row := range points {
+			t.Run(kind+" "+point, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					fake := restatetest.New(t)
+					fake.Script("k1", row.step)
+					starter := starterOn(t, fake, nil, restatestart.Options{MaxParallelism: 1})
+					ctx, cancel, want := open(t.Context())
+					defer cancel()
+					time.Sleep(row.wait)
+					began := time.Now()
+					blocked := blockedBy(t, starter.Handle(ctx, batchOf("k1", "k2")))
+					assert.LessOrEqual(t, time.Since(began), at)
+					assert.True(t, blocked.ShuttingDown)
+					assert.Len(t, blocked.Failed, 2)
+					require.ErrorIs(t, blocked, want)
+					assert.Equal(t, row.attempts, fake.Attempts("k1"))
+					time.Sleep(time.Hour)
+					assert.Len(t, fake.Requests(), row.attempts)
+					fake.Close()
+				})
+			})
+		}
+	}
+}

@@ -125,7 +125,8 @@ func TestPartitionsThatAreAddedLeaveTheOthersAlone(t *testing.T) {
 				w.publish(2, "first", "second")
 				pass(20 * time.Second)
 				assert.Equal(t, since, w.partition(0).Blocked.Since)
-				assert.Equal(t, "2-0", w.position(2), "from the first on, whatever StartFrom says")
+				assert.Equal(t, "2-0", w.position(2))
+				assert.Contains(t, handler.handed(), "first", "from the first on, whatever StartFrom says")
 				assert.Equal(t, 4, w.consumer.Status().Connections)
 				close(release)
 				down.Store(false)
@@ -162,10 +163,10 @@ func TestPartsShiftWithTheTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		first := 0
-		w.options.InstanceCount, w.options.InstanceIndex = 2, &first
+		w.options.InstanceCount, w.options.InstanceIndex, w.options.StartFrom = 2, &first, restatestart.FromBeginning()
 		other := newWorld(t, 4)
 		second := 1
-		other.options.InstanceCount, other.options.InstanceIndex = 2, &second
+		other.options.InstanceCount, other.options.InstanceIndex, other.options.StartFrom = 2, &second, restatestart.FromBeginning()
 		other.source, other.store = w.source, w.store
 		mine, theirs := &recorder{}, &recorder{}
 		w.run(mine)
@@ -187,6 +188,8 @@ func TestPartsShiftWithTheTopic(t *testing.T) {
 		for partition := range 8 {
 			assert.Equal(t, "2-0", w.position(partition))
 		}
+		assert.ElementsMatch(t, []string{"one", "one", "two", "two"}, mine.handed(), "what came over was done by the other one, up to here")
+		assert.Subset(t, []string{"one", "two", "one two"}, theirs.handed())
 		require.NoError(t, w.stop())
 		require.NoError(t, other.stop())
 	})
@@ -567,6 +570,26 @@ func TestAPartitionThatMovesGoesOnWhereItBegan(t *testing.T) {
 		w.run(&recorder{})
 		pass(5 * time.Second)
 		assert.Equal(t, "2-0", w.position(0))
+		require.NoError(t, w.stop())
+	})
+}
+
+func TestC2ABlockedErrorBesideOthersHoldsTheWholeBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.publish(0, "a", "b", "c")
+		first := true
+		handler := &recorder{fail: func([]restatestart.Message[claim]) error {
+			if first {
+				first = false
+				return errors.Join(&restatestart.BlockedError{Failed: []restatestart.FailedStart{{EntryID: "2-0"}}}, errBoom)
+			}
+			return nil
+		}}
+		w.run(handler)
+		pass(10 * time.Second)
+		assert.Equal(t, []string{"a b c", "a b c"}, handler.handed())
 		require.NoError(t, w.stop())
 	})
 }

@@ -27,6 +27,13 @@ func (m *Memory) RequestReset(partition int, value string) {
 	}
 }
 
+// WithdrawReset takes the partition's reset back, as an operator would who thought better of it.
+func (m *Memory) WithdrawReset(partition int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.resets, partition)
+}
+
 // Load implements Store.
 func (m *Memory) Load(_ context.Context, partitions []int) ([]Stored, error) {
 	m.mu.Lock()

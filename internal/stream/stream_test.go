@@ -1084,8 +1084,33 @@ func TestAGroupWithoutPartitionsWaitsToBeStopped(t *testing.T) {
 	})
 }
 
-// A reset that was withdrawn before it was applied moves nothing.
+// A reset that was withdrawn before it was applied moves nothing, and hands nothing over again.
 func TestAResetThatWasWithdrawnMovesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.add(0, 1, 9)
+		done := 0
+		r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
+			if done++; done == 2 {
+				time.Sleep(10 * time.Second)
+			}
+			return stream.Verdict{}
+		}
+		r.run()
+		r.store.RequestReset(0, "7-0")
+		pass(5 * time.Second)
+		r.store.WithdrawReset(0)
+		pass(20 * time.Second)
+		assert.Equal(t, []string{"0: m1 m2 m3", "0: m4 m5 m6", "0: m7 m8 m9"}, r.deliveries())
+		assert.Equal(t, "9-0", r.position(0))
+		assert.Equal(t, 1, r.log.count("position reset withdrawn"))
+		_, _ = r.stop()
+	})
+}
+
+// A reset that another one has replaced gives way to it.
+func TestAResetThatWasReplacedGivesWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 0)
@@ -1131,16 +1156,28 @@ func TestStatusShowsNoTroubleThatStoppingMade(t *testing.T) {
 		require.NoError(t, failing)
 		assert.Nil(t, r.status(0).Blocked)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.config.Store = heeding{r.store}
+		r.run()
+		pass(1200 * time.Millisecond) // in the middle of a look for resets
+		_, err := r.stop()
+		require.NoError(t, err)
+		_, _, failing := r.group.Status()
+		require.NoError(t, failing)
+	})
 }
 
-// heeding is a store that heeds the context, as a client does.
+// heeding is a store that takes its time and heeds the context, as a client does.
 type heeding struct{ *store }
 
 func (h heeding) Save(ctx context.Context, writes []position.Write) ([]*position.Reset, error) {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-time.After(300 * time.Millisecond):
+		return h.store.Save(ctx, writes)
 	}
-	return h.store.Save(ctx, writes)
 }
 
 // With each batch written, partitions do not wait for each other's writes.
