@@ -63,16 +63,16 @@ type Consumer[T any] struct {
 type backend struct {
 	source stream.Source
 	store  position.Store
-	// meta reads the topic's recorded number of partitions and codec version, empty where there is none.
+	// meta reads the topic's recorded number of partitions and wire version, empty where there is none.
 	meta func(ctx context.Context) (partitions, version string, err error)
 	// pool is how many connections the client may hold, 0 when that cannot be known.
 	pool int
 }
 
-// NewConsumer makes a Consumer of a topic, given by its bare name: orders is read from s:{orders}:0 and on. The client may be a single, failover or cluster one; it is never
-// closed here, and Run needs a connection of its pool for each partition it reads and one more. Decode makes a
-// value of a body; JSON is one. NewConsumer checks everything it can know, names the field that is wrong, and
-// does no I/O.
+// NewConsumer makes a Consumer of a topic, given by its bare name: orders is read from s:{orders}:0 and on. The
+// client may be a single, failover or cluster one; it is never closed here, and Run needs a connection of its pool
+// for each partition it reads and one more. Decode makes a value of a body; JSON is one. NewConsumer checks
+// everything it can know, names the field that is wrong, and does no I/O.
 func NewConsumer[T any](client redis.UniversalClient, topic string, decode func([]byte) (T, error), handler Handler[T], options ConsumerOptions) (*Consumer[T], error) {
 	if isNil(client) {
 		return nil, errors.New("restatestart: the Redis client is nil")

@@ -63,7 +63,7 @@ func Example() {
 		rdb.XAdd(ctx, &redis.XAddArgs{Stream: "s:{bets_settled}:0", Values: []any{"b", body, "t", "BetSettled", "k", ""}})
 	}
 	for len(restate.Starts()) == 0 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // real time: there is a Redis in it
 	}
 	stop()
 	fmt.Println("stopped:", <-stopped)

@@ -28,8 +28,11 @@ type partition struct {
 
 func newPartition(group *Group, number int) *partition {
 	return &partition{
-		group: group, number: number, status: &status{partition: number, stream: group.config.Name(number)}, wake: make(chan struct{}, 1), storing: make(chan struct{}, 1),
-		log: group.config.Logger.With(slog.Int("partition", number)),
+		group: group, number: number,
+		log:     group.config.Logger.With(slog.Int("partition", number)),
+		status:  &status{partition: number, stream: group.config.Name(number)},
+		storing: make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
 	}
 }
 
