@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/internal/stream"
@@ -53,6 +55,8 @@ type Consumer[T any] struct {
 	starts  bool // the handler is a Starter, and nothing else
 	log     *slog.Logger
 	backend backend
+	metrics *loopMetrics
+	tracer  trace.Tracer
 
 	running atomic.Bool
 	mu      sync.Mutex // guards what Status shows
@@ -106,7 +110,11 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 	c := &Consumer[T]{
 		topic: topic, decode: decode, handler: handler, options: options,
 		keys: wire.Keys{Prefix: options.KeyPrefix, Topic: topic}, split: options.split(),
-		log: options.Logger.With(slog.String("topic", topic), slog.String("consumer", options.Consumer)),
+		log:    options.Logger.With(slog.String("topic", topic), slog.String("consumer", options.Consumer)),
+		tracer: options.TracerProvider.Tracer(ConsumerScopeName),
+	}
+	if c.metrics, err = newLoopMetrics(topic, options); err != nil {
+		return nil, fmt.Errorf("restatestart: ConsumerOptions.MeterProvider: %w", err)
 	}
 	_, c.starts = handler.(*Starter[T])
 	c.backend = connect(c)
@@ -127,6 +135,10 @@ func (c *Consumer[T]) Run(ctx context.Context) error {
 		return fmt.Errorf("restatestart: consumer %s of topic %s is running already", c.options.Consumer, c.topic)
 	}
 	defer c.running.Store(false)
+	// A span that Run is called under would have every message below it, for ever.
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		ctx = trace.ContextWithSpan(ctx, noop.Span{})
+	}
 	c.show(runStatus{state: StateStarting})
 	ended := make(chan error, 1)
 	go func() { ended <- c.consume(ctx) }()
@@ -167,12 +179,15 @@ func (c *Consumer[T]) consume(ctx context.Context) error {
 		return err
 	}
 	group := stream.NewGroup(stream.Config{
-		Partitions: owned, Source: c.backend.source, Store: c.backend.store, Deliver: c.deliver, Start: c.start, Logger: c.log,
+		Partitions: owned, Source: c.backend.source, Store: c.backend.store, Deliver: c.deliver, Start: c.start, Logger: c.log, Observer: c.metrics,
 		BatchSize: c.options.BatchSize, Block: c.options.Block, ReadAhead: c.options.ReadAhead,
 		PersistInterval: c.options.PersistInterval, PersistEach: c.options.Persist == PersistEachBatch,
 		DrainTimeout: c.options.DrainTimeout, HoldMin: c.options.HoldMin, HoldMax: c.options.HoldMax, Name: c.keys.Stream,
 	})
 	c.show(runStatus{state: StateRunning, group: group})
+	c.metrics.begin(owned)
+	unwatch := c.metrics.watch(group)
+	defer unwatch()
 	c.announce(ctx, "consuming", partitions, owned)
 
 	reading, stop := context.WithCancelCause(ctx)

@@ -6,6 +6,10 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Defaults of ConsumerOptions. Those that RedisEvents has too are the same there.
@@ -88,7 +92,12 @@ type ConsumerOptions struct {
 	// above owns nothing, which the log and Status say.
 	InstanceIndex *int
 
-	// Logger gets what an operator wants to know. Defaults to none.
+	// TracerProvider and MeterProvider are where the loop's spans and metrics go, under ConsumerScopeName. A Starter has
+	// its own. They default to OpenTelemetry's global ones.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+
+	// Logger gets what an operator wants to know; the package comment lists the events. Defaults to none.
 	Logger *slog.Logger
 }
 
@@ -215,6 +224,12 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		if name == "" {
 			return o, fmt.Errorf("Types: name %d is empty", i)
 		}
+	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = otel.GetTracerProvider()
+	}
+	if o.MeterProvider == nil {
+		o.MeterProvider = otel.GetMeterProvider()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

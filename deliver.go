@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/redisevents/restatestart/internal/stream"
 	"github.com/redisevents/restatestart/internal/wire"
@@ -24,18 +25,37 @@ type blockedDetail struct {
 	malformed []string
 }
 
+// log are the attributes that tell what a hold is about: the first start that was not accepted, or the first entry
+// that cannot be decoded. Status has them all.
+func (d blockedDetail) log() []slog.Attr {
+	switch {
+	case len(d.failed) > 0:
+		first := d.failed[0]
+		return []slog.Attr{
+			slog.String("entry", first.EntryID), slog.String("workflow", printable(first.Workflow)), slog.String("key", printable(first.Key)),
+			slog.String("reason", first.Reason.String()), slog.Int("status", first.Status), slog.Int("failed", len(d.failed)),
+		}
+	case len(d.malformed) > 0:
+		return []slog.Attr{slog.String("entry", d.malformed[0]), slog.Int("failed", len(d.malformed))}
+	default:
+		return nil
+	}
+}
+
 // deliver decodes entries, hands them to the handler, and says what that means for the position. It keeps nothing
 // from one call to the next: what is handed over again is decoded again.
-func (c *Consumer[T]) deliver(ctx context.Context, partition int, entries []wire.Entry) stream.Verdict {
-	messages, decoded, malformed := c.decodeAll(ctx, partition, entries)
+func (c *Consumer[T]) deliver(ctx context.Context, batch stream.Batch) stream.Verdict {
+	entries := batch.Entries
+	messages, decoded, malformed := c.decodeAll(ctx, batch.Partition, entries)
 	verdict := stream.Verdict{}
 	if c.options.OnMalformed == MalformedSkip {
 		verdict.Skipped = len(malformed.entries)
+		c.metrics.lost(batch.Partition, causeMalformed, verdict.Skipped)
 		malformed = malformedEntries{}
 	}
 	var err error
 	if len(messages) > 0 {
-		err = c.handle(ctx, messages)
+		err = c.process(ctx, batch, messages)
 	}
 	if err == nil && len(malformed.entries) == 0 {
 		return verdict // Advance
@@ -61,8 +81,19 @@ func (c *Consumer[T]) deliver(ctx context.Context, partition int, entries []wire
 			verdict.Action = stream.Hold // with the malformed ones, which the batch cannot leave behind
 		}
 	}
-	verdict.Err, verdict.Detail = errors.Join(err, malformed.err()), detail
+	verdict.Err, verdict.Detail, verdict.Log = errors.Join(err, malformed.err()), detail, detail.log()
 	return verdict
+}
+
+// process hands messages to the handler, under a span and a stopwatch.
+func (c *Consumer[T]) process(ctx context.Context, batch stream.Batch, messages []Message[T]) (err error) {
+	ctx, span := c.beginProcess(ctx, batch, messages)
+	began := time.Now()
+	defer func() {
+		c.metrics.handled(ctx, len(messages), time.Since(began))
+		span.end(ctx, batch.Try, err)
+	}()
+	return c.handle(ctx, messages)
 }
 
 // blockedIn finds the BlockedError in an error, and tells whether it is all there is to it: beside others, as

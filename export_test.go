@@ -2,9 +2,12 @@ package restatestart
 
 import (
 	"context"
+	"time"
 
+	"github.com/redisevents/restatestart/internal/ingress"
 	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/internal/stream"
+	"github.com/redisevents/restatestart/internal/wire"
 )
 
 // Backend is what stands in for Redis in tests that run in virtual time.
@@ -39,3 +42,36 @@ func InstanceID() string { return instanceID().String() }
 
 // PoolSize exports poolSize.
 var PoolSize = poolSize
+
+// Reporting returns a function that does all that is reported of one start, and of the batch it came in, and nothing
+// else.
+func (s *Starter[T]) Reporting(ctx context.Context, message *Message[T]) func() {
+	tracing := s.newTracing()
+	answer := ingress.Answer{Status: 202}
+	outcome := &FailedStart{Workflow: "Payout", Attempts: 2}
+	return func() {
+		send := ingress.Send{Workflow: "Payout"}
+		s.telemetry.filtered(ctx, 1)
+		s.telemetry.begin(ctx)
+		ctx, span := beginSpan(ctx, tracing, message, &send)
+		s.telemetry.attempt(ctx, ReasonServer, 503)
+		span.attemptFailed(outcome, time.Second)
+		s.telemetry.attempt(ctx, accepted, 202)
+		s.telemetry.end(ctx, outcome, answer, true, time.Second)
+		span.end(outcome, answer, true)
+	}
+}
+
+// Reporting returns a function that does all that a Consumer reports of one batch but for its span, and nothing else.
+func (c *Consumer[T]) Reporting(ctx context.Context) func() {
+	page := stream.Page{Entries: make([]wire.Entry, 1), Read: 2}
+	return func() {
+		c.metrics.Read(0)
+		c.metrics.handled(ctx, 1, time.Second)
+		c.metrics.Passed(0, page, 0)
+		c.metrics.SaveFailed()
+	}
+}
+
+// ParseTraceParent exports parseTraceParent.
+var ParseTraceParent = parseTraceParent

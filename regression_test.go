@@ -16,6 +16,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/restatetest"
@@ -105,15 +108,31 @@ type panickingPropagator struct{ propagation.TraceContext }
 
 func (panickingPropagator) Inject(context.Context, propagation.TextMapCarrier) { panic("propagator") }
 
-func TestS9APanicOfTelemetryIsNoPanicOfHandle(t *testing.T) {
+type panickingTracer struct{ tracenoop.TracerProvider }
+
+func (panickingTracer) Tracer(string, ...trace.TracerOption) trace.Tracer { return panickingTracing{} }
+
+type panickingTracing struct{ tracenoop.Tracer }
+
+func (panickingTracing) Start(context.Context, string, ...trace.SpanStartOption) (context.Context, trace.Span) {
+	panic("tracer")
+}
+
+func TestS9APanicOfTelemetryKeepsNoStartFromBeingMade(t *testing.T) {
 	t.Parallel()
-	fake := restatetest.New(t)
-	starter := starterOn(t, fake, nil, restatestart.Options{Propagator: panickingPropagator{}})
-	batch := batchOf("a", "b")
-	batch[0].TraceParent = producer
-	failed := onlyFailure(t, starter.Handle(t.Context(), batch))
-	assert.Equal(t, restatestart.ReasonPanic, failed.Reason)
-	fake.ExpectStarted(t, "Payout", "b")
+	for name, options := range map[string]restatestart.Options{
+		"propagator": {Propagator: panickingPropagator{}, TracerProvider: sdktrace.NewTracerProvider()},
+		"tracer":     {TracerProvider: panickingTracer{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := restatetest.New(t)
+			batch := batchOf("a", "b")
+			batch[0].TraceParent = producer
+			require.NoError(t, starterOn(t, fake, nil, options).Handle(t.Context(), batch))
+			fake.ExpectStarted(t, "Payout", "a", "b")
+		})
+	}
 }
 
 // Whatever the first one of a key failed of, the second one must not run in its place.

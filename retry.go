@@ -10,26 +10,32 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redisevents/restatestart/internal/ingress"
 )
 
 // startOne posts one start until it is accepted, refused for good, out of attempts, or cancelled. It returns nil
 // when it was accepted.
-func (s *Starter[T]) startOne(ctx context.Context, current *start[T]) (failed *FailedStart) {
+func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *start[T]) (failed *FailedStart) {
 	first := current.fails(ReasonUnknown, nil)
 	failure := &first
-	span := trace.Span(noop.Span{})
+	began := time.Now()
+	s.telemetry.begin(ctx)
+	ctx, span := beginSpan(ctx, tracing, current.message, &current.send)
+	current.traced = true
+	var answer ingress.Answer
+	started := false
 	defer func() {
 		if reason := recover(); reason != nil {
 			failure.Reason, failure.Err = ReasonPanic, newPanicError(reason)
 			failed = failure
 		}
-		s.telemetry.end(span, failure.EntryID, failure.Stream, &current.send, failed)
+		if failed == nil && !started { // the goroutine is being ended; see failure
+			failure.Reason, failure.Err = ReasonPanic, errGoexit
+		}
+		s.telemetry.end(ctx, failure, answer, started, time.Since(began))
+		span.end(failure, answer, started)
 	}()
-	ctx, span = s.telemetry.begin(ctx, current.message.TraceParent, &current.send)
 
 	waits := s.waits()
 	for {
@@ -38,11 +44,13 @@ func (s *Starter[T]) startOne(ctx context.Context, current *start[T]) (failed *F
 			return failure
 		}
 		failure.Attempts++
-		answer, err := s.attempt(ctx, current.send)
+		var err error
+		answer, err = s.attempt(ctx, current.send)
 		err = solid(err)
 		reason, again := classify(ctx, answer, err)
+		s.telemetry.attempt(ctx, reason, answer.Status)
 		if reason == accepted {
-			s.telemetry.accepted(ctx, span, answer)
+			started = true
 			return nil
 		}
 		if err == nil {
@@ -59,17 +67,25 @@ func (s *Starter[T]) startOne(ctx context.Context, current *start[T]) (failed *F
 			slog.String("workflow", failure.Workflow), slog.String("key", failure.Key), slog.String("entry", failure.EntryID),
 			slog.Int("attempt", failure.Attempts), slog.String("reason", reason.String()), slog.Int("status", answer.Status))
 		if !again || failure.Attempts >= s.options.MaxAttempts || answer.RetryAfter > s.options.RetryMax {
+			span.attemptFailed(failure, 0)
 			return failure
 		}
-		wait := min(max(waits.NextBackOff(), s.options.RetryMin), s.options.RetryMax)
-		sleep(ctx, max(wait, answer.RetryAfter))
+		wait := max(min(max(waits.NextBackOff(), s.options.RetryMin), s.options.RetryMax), answer.RetryAfter)
+		span.attemptFailed(failure, wait)
+		sleep(ctx, wait)
 	}
 }
 
-func (s *Starter[T]) attempt(ctx context.Context, send ingress.Send) (ingress.Answer, error) {
+// attempt makes one POST. A panic of the HTTP client is an error of it.
+func (s *Starter[T]) attempt(ctx context.Context, send ingress.Send) (answer ingress.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.AttemptTimeout)
 	defer cancel()
-	answer, err := s.ingress.Post(ctx, send)
+	defer func() {
+		if reason := recover(); reason != nil {
+			answer, err = ingress.Answer{}, newPanicError(reason)
+		}
+	}()
+	answer, err = s.ingress.Post(ctx, send)
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %s: %w", s.options.AttemptTimeout, err)
 	}
@@ -108,6 +124,8 @@ func classify(ctx context.Context, answer ingress.Answer, err error) (reason Rea
 	switch status := answer.Status; {
 	case err == nil && answer.Accepted():
 		return accepted, false // 202 Accepted or PreviouslyAccepted; any other 2xx is from a proxy that took it
+	case isPanic(err):
+		return ReasonPanic, false // of the HTTP client: it would do so again
 	case err != nil && ctx.Err() != nil:
 		return ReasonShutdown, false // judged by our own context: an attempt's deadline looks the same from the error
 	case err != nil && isTimeout(err):
@@ -129,6 +147,11 @@ func classify(ctx context.Context, answer ingress.Answer, err error) (reason Rea
 	default:
 		return ReasonRejected, false // 400, 405, 413, 414, 422, 431; 409, which no supported Restate gives to a send; redirects
 	}
+}
+
+func isPanic(err error) bool {
+	_, found := errors.AsType[*PanicError](err)
+	return found
 }
 
 func isTimeout(err error) bool {

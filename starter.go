@@ -32,6 +32,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redisevents/restatestart/internal/ingress"
@@ -59,13 +61,15 @@ type Start struct {
 }
 
 // Starter starts a Restate workflow for each message that is worth one. It keeps no state between calls, takes no
-// lock, and is safe for concurrent use by every partition.
+// lock, and is safe for concurrent use by every partition. (Its metrics remember which workflows they have told apart.)
 type Starter[T any] struct {
 	keep      func(*Message[T]) bool
 	mapStart  func(*Message[T]) (Start, error)
 	options   Options
 	ingress   *ingress.Client
 	telemetry *telemetry
+	tracer    trace.Tracer
+	server    [2]attribute.KeyValue // the ingress, for spans
 }
 
 // New makes a Starter. Keep tells whether a message is worth a start; nil keeps every message. Map tells which
@@ -92,7 +96,12 @@ func New[T any](keep func(*Message[T]) bool, mapStart func(*Message[T]) (Start, 
 	if err != nil {
 		return nil, fmt.Errorf("restatestart: Options.MeterProvider: %w", err)
 	}
-	return &Starter[T]{keep: keep, mapStart: mapStart, options: options, ingress: client, telemetry: telemetry}, nil
+	host, port := client.Server()
+	return &Starter[T]{
+		keep: keep, mapStart: mapStart, options: options, ingress: client, telemetry: telemetry,
+		tracer: options.TracerProvider.Tracer(ScopeName),
+		server: [2]attribute.KeyValue{text("server.address", host), attribute.Int("server.port", port)},
+	}, nil
 }
 
 // CloseIdleConnections closes the HTTP connections that no start is using. They close by themselves after 90 s
@@ -114,14 +123,16 @@ func (s *Starter[T]) CloseIdleConnections() { s.ingress.CloseIdleConnections() }
 // once the attempts under way have ended, which the cancellation makes them do.
 func (s *Starter[T]) Handle(ctx context.Context, batch []Message[T]) error {
 	starts, heads := s.prepare(batch)
+	s.telemetry.filtered(ctx, len(batch)-len(starts))
 	if len(starts) == 0 {
 		return nil
 	}
+	tracing := s.newTracing()
 	var group errgroup.Group
 	group.SetLimit(s.options.MaxParallelism)
 	for _, head := range heads {
 		group.Go(func() error {
-			s.startInOrder(ctx, starts, head)
+			s.startInOrder(ctx, tracing, starts, head)
 			return nil
 		})
 	}
@@ -131,8 +142,12 @@ func (s *Starter[T]) Handle(ctx context.Context, batch []Message[T]) error {
 	for i := range starts {
 		if starts[i].accepted {
 			blocked.Accepted++
-		} else {
-			blocked.Failed = append(blocked.Failed, starts[i].failure())
+			continue
+		}
+		failed := starts[i].failure()
+		blocked.Failed = append(blocked.Failed, failed)
+		if !starts[i].traced {
+			unposted(ctx, tracing, &starts[i], &failed)
 		}
 	}
 	if len(blocked.Failed) == 0 {
@@ -149,6 +164,7 @@ type start[T any] struct {
 	send     ingress.Send
 	next     int // the next message of the same workflow and key, 0 when there is none
 	accepted bool
+	traced   bool         // it has a span
 	failed   *FailedStart // why it was not accepted; set by whoever worked on it last
 }
 
@@ -245,7 +261,7 @@ func (s *Starter[T]) encode(input any) ([]byte, error) {
 }
 
 // startInOrder posts a chain of starts with the same workflow and key, up to the first that is not accepted.
-func (s *Starter[T]) startInOrder(ctx context.Context, starts []start[T], head int) {
+func (s *Starter[T]) startInOrder(ctx context.Context, tracing *tracing, starts []start[T], head int) {
 	var before *FailedStart
 	for at := head; ; at = starts[at].next {
 		current := &starts[at]
@@ -255,7 +271,7 @@ func (s *Starter[T]) startInOrder(ctx context.Context, starts []start[T], head i
 			failure := current.fails(ReasonPredecessor, fmt.Errorf("entry %s of the same key was not accepted", before.EntryID))
 			current.failed = &failure
 		default:
-			current.failed = s.startOne(ctx, current)
+			current.failed = s.startOne(ctx, tracing, current)
 			current.accepted = current.failed == nil
 		}
 		if before == nil {

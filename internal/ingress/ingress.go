@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -88,6 +89,18 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
+// Server is the host that sends go to, and its port.
+func (c *Client) Server() (host string, port int) {
+	port = 80
+	if c.base.Scheme == "https" {
+		port = 443
+	}
+	if given, err := strconv.Atoi(c.base.Port()); err == nil {
+		port = given
+	}
+	return c.base.Hostname(), port
+}
+
 // CloseIdleConnections closes the connections that no send is using.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
@@ -99,6 +112,10 @@ type Send struct {
 	Delay    time.Duration // 0 sends none
 	Header   http.Header   // goes over the client's own
 	Body     []byte        // empty: neither a body nor a Content-Type
+
+	// TraceParent and TraceState go over both headers, as they are, where they are not empty.
+	TraceParent string
+	TraceState  string
 }
 
 // Check tells why a send cannot be made, before anything is sent.
@@ -129,6 +146,12 @@ func (c *Client) request(ctx context.Context, send Send) *http.Request {
 	maps.Copy(header, c.header)
 	for name, values := range send.Header {
 		header[http.CanonicalHeaderKey(name)] = values
+	}
+	if send.TraceParent != "" {
+		header["Traceparent"] = []string{send.TraceParent}
+	}
+	if send.TraceState != "" {
+		header["Tracestate"] = []string{send.TraceState}
 	}
 	if _, set := header["User-Agent"]; !set {
 		header["User-Agent"] = []string{"restatestart"}

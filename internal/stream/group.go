@@ -209,13 +209,18 @@ func (g *Group) drain(stopWorking context.CancelFunc) {
 	}
 	g.keeper.close(max(left(), flushMargin))
 	rest := done(&g.readers, &g.others)
-	if !within(rest, left()) {
+	clean := within(rest, left())
+	if !clean {
 		g.config.Logger.Warn("redis call still waiting after the drain timeout, left behind")
 	}
 	for _, p := range g.all() {
 		if p.status.inHand() {
+			clean = false
 			p.log.Warn("handler still running after the drain timeout, left behind")
 		}
+	}
+	if clean {
+		g.config.Logger.Info("drained", slog.Duration("elapsed", time.Since(began)))
 	}
 }
 

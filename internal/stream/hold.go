@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"log/slog"
 	"time"
 )
@@ -13,7 +14,7 @@ type holdLog struct {
 	logged   Seldom
 }
 
-func (h *holdLog) blocked(p *partition, verdict Verdict, wait time.Duration) {
+func (h *holdLog) blocked(ctx context.Context, p *partition, verdict Verdict, wait time.Duration) {
 	now := time.Now()
 	if h.attempts == 0 {
 		h.since = now
@@ -23,9 +24,7 @@ func (h *holdLog) blocked(p *partition, verdict Verdict, wait time.Duration) {
 		Since: h.since, Attempts: h.attempts, Next: now.Add(wait), Cause: verdict.Cause, Err: verdict.Err, Detail: verdict.Detail,
 	})
 	if h.logged.Now() {
-		p.log.Error("blocked", slog.String("position", p.status.at().String()), slog.Int("attempts", h.attempts),
-			slog.Duration("elapsed", now.Sub(h.since)), slog.Duration("next", wait), slog.String("cause", verdict.Cause),
-			slog.Any("error", verdict.Err))
+		p.tell(ctx, "blocked", verdict, slog.Int("attempts", h.attempts), slog.Duration("elapsed", now.Sub(h.since)), slog.Duration("next", wait))
 	}
 }
 

@@ -92,8 +92,9 @@ func (k *keeper) save(ctx context.Context, partitions []*partition) error {
 
 	resets, err := k.group.config.Store.Save(ctx, writes)
 
+	cut := err != nil && ctx.Err() != nil
 	k.mu.Lock()
-	if err == nil || ctx.Err() == nil {
+	if !cut {
 		k.note(err)
 	}
 	if err == nil {
@@ -104,6 +105,9 @@ func (k *keeper) save(ctx context.Context, partitions []*partition) error {
 		}
 	}
 	k.mu.Unlock()
+	if err != nil && !cut {
+		k.group.config.Observer.SaveFailed()
+	}
 	for i, reset := range resets {
 		if reset != nil {
 			partitions[i].requestReset(reset) //nolint:gosec // as many answers as writes, by Store's contract
@@ -190,6 +194,9 @@ func (k *keeper) close(limit time.Duration) {
 		k.mu.Lock()
 		k.note(err)
 		k.mu.Unlock()
+		if ctx.Err() != nil {
+			k.group.config.Observer.SaveFailed() // which save does not say of a write that was cut short
+		}
 		k.group.config.Logger.Error("last positions not written; their batches will be handed over again", slog.Any("error", err))
 	}
 }

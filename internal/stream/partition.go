@@ -113,36 +113,42 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 	entries := next.Entries
 	if len(entries) == 0 {
 		p.passedOver()
-		return p.advance(reading, next)
+		return p.advance(reading, next, 0)
 	}
 	steps := p.group.config.ladder()
 	var held holdLog
-	for {
+	skipped := 0
+	for try := 1; ; try++ {
 		p.status.handing()
-		verdict := p.group.config.Deliver(working, p.number, entries)
+		verdict := p.group.config.Deliver(working, Batch{Partition: p.number, Entries: entries, Last: next.Last, Try: try})
 		p.status.handed(verdict.Skipped)
-		switch {
-		case verdict.Action == Advance:
+		skipped += verdict.Skipped
+		if verdict.Action == Advance {
 			held.recovered(p)
-			return p.advance(reading, next)
-		case reading.Err() != nil:
+			return p.advance(reading, next, skipped)
+		}
+		if reading.Err() != nil {
 			return false // whatever went wrong, it may be the stopping that did it: the batch comes again
-		case verdict.Action == Skip:
-			p.skip(verdict)
+		}
+		p.group.config.Observer.Failed(p.number, verdict)
+		switch verdict.Action {
+		case Advance, Hold:
+		case Skip:
+			p.skip(reading, verdict)
 			held.recovered(p)
-			return p.advance(reading, next)
-		case verdict.Action == Stop:
+			return p.advance(reading, next, skipped+len(verdict.Remaining))
+		case Stop:
 			p.status.stop(verdict.Err)
-			p.log.Error("partition stopped", slog.String("position", p.status.at().String()), slog.Any("error", verdict.Err))
+			p.tell(reading, "partition stopped", verdict)
 			return false
-		case verdict.Action == Fail:
+		case Fail:
 			p.status.stop(verdict.Err)
 			p.group.fail(verdict.Err)
 			return false
 		}
 		entries = verdict.Remaining
 		wait := max(steps.Next(), min(verdict.RetryAfter, maxRetryAfter))
-		held.blocked(p, verdict, wait)
+		held.blocked(reading, p, verdict, wait)
 		if !Sleep(reading, wait) {
 			p.log.Info("stopped while blocked", slog.String("position", p.status.at().String()))
 			return false
@@ -151,8 +157,9 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 }
 
 // advance moves the position past a batch. It tells whether there may be another batch.
-func (p *partition) advance(reading context.Context, next Page) bool {
+func (p *partition) advance(reading context.Context, next Page, skipped int) bool {
 	p.status.advance(next)
+	p.group.config.Observer.Passed(p.number, next, skipped)
 	p.group.keeper.record(p.number, next.Last)
 	if !p.group.config.PersistEach {
 		return true
@@ -182,11 +189,18 @@ func (p *partition) passedOver() {
 }
 
 // skip tells of messages that are given up on.
-func (p *partition) skip(verdict Verdict) {
+func (p *partition) skip(ctx context.Context, verdict Verdict) {
 	lost := verdict.Remaining
 	p.status.handed(len(lost))
-	p.log.Error("batch skipped", slog.String("first", lost[0].ID.String()), slog.String("last", lost[len(lost)-1].ID.String()),
-		slog.Int("messages", len(lost)), slog.Any("error", verdict.Err))
+	p.tell(ctx, "batch skipped", verdict, slog.String("first", lost[0].ID.String()), slog.String("last", lost[len(lost)-1].ID.String()),
+		slog.Int("messages", len(lost)))
+}
+
+// tell logs what became of a hand-over that did not work out.
+func (p *partition) tell(ctx context.Context, event string, verdict Verdict, attributes ...slog.Attr) {
+	attributes = append(attributes, slog.String("position", p.status.at().String()), slog.String("cause", verdict.Cause))
+	attributes = append(attributes, verdict.Log...)
+	p.log.LogAttrs(ctx, slog.LevelError, event, append(attributes, slog.Any("error", verdict.Err))...)
 }
 
 // requestReset makes the session end, and another begin where the reset says.

@@ -47,6 +47,9 @@ func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Dura
 			}
 			wait := steps.Next()
 			p.status.readFailed(err, wait)
+			if trouble.attempts == 0 {
+				p.group.config.Observer.ReadFailed(p.number)
+			}
 			if trouble.failed() {
 				p.log.Error("redis read failing", slog.Any("error", err), slog.Duration("next", wait), slog.Int("attempts", trouble.attempts))
 			}
@@ -64,6 +67,7 @@ func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Dura
 		}
 		*count = min(p.group.config.BatchSize, 2**count)
 		p.status.readWorked(page)
+		p.group.config.Observer.Read(p.number)
 		if page.Read > 0 {
 			return page, nil
 		}

@@ -33,6 +33,8 @@ type rig struct {
 	result  chan error
 	log     *syncBuffer
 
+	observed observed
+
 	mu     sync.Mutex
 	handed []string // "partition: first..last", in order
 	at     []time.Time
@@ -45,15 +47,16 @@ func newRig(t *testing.T, partitions ...int) *rig {
 	r.config = stream.Config{
 		Name:       func(partition int) string { return fmt.Sprint("s:", partition) },
 		Partitions: partitions, Source: r.source, Store: r.store,
-		Deliver: func(ctx context.Context, partition int, entries []wire.Entry) stream.Verdict {
+		Observer: &r.observed,
+		Deliver: func(ctx context.Context, batch stream.Batch) stream.Verdict {
 			r.mu.Lock()
-			r.handed = append(r.handed, fmt.Sprintf("%d: %s", partition, bodies(entries)))
+			r.handed = append(r.handed, fmt.Sprintf("%d: %s", batch.Partition, bodies(batch.Entries)))
 			r.at = append(r.at, time.Now())
 			r.mu.Unlock()
 			if r.deliver == nil {
 				return stream.Verdict{}
 			}
-			return r.deliver(ctx, partition, entries)
+			return r.deliver(ctx, batch.Partition, batch.Entries)
 		},
 		Start:     func(_ context.Context, _ int, stored position.Stored, _ bool) (wire.ID, error) { return stored.ID, nil },
 		Logger:    slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),

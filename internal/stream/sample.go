@@ -17,9 +17,10 @@ func (g *Group) sample(ctx context.Context) {
 				return
 			}
 			if err != nil {
+				p.status.unsampled()
 				continue // the reads of the partition run into the same, and report it
 			}
-			p.status.sampled(tail, before)
+			p.status.took(tail, before)
 			if !tail.Exists && !before.Missing {
 				p.log.Warn("stream does not exist yet", slog.String("stream", before.Stream))
 			}
@@ -30,12 +31,19 @@ func (g *Group) sample(ctx context.Context) {
 	}
 }
 
-// sampled takes in what the server said of the stream. A position that moved while it was asked does not belong
-// together with that, and the sample is passed over.
-func (s *status) sampled(tail Tail, before Status) {
+// unsampled notes that the server could not be asked. What it said before is old by now.
+func (s *status) unsampled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.missing = !tail.Exists
+	s.sampled = false
+}
+
+// took takes in what the server said of the stream. A position that moved while it was asked does not belong
+// together with that, and the lag is left as it was.
+func (s *status) took(tail Tail, before Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missing, s.length, s.sampled = !tail.Exists, tail.Length, true
 	if s.position == before.Position {
 		s.lag.sampled(tail, s.position, s.counts.passed)
 	}

@@ -45,6 +45,8 @@ type Status struct {
 	Err       error    // why it stopped
 	Lag       int64    // entries behind the position; meaningful when LagKnown
 	LagKnown  bool
+	Length    int64     // entries in the stream; meaningful when Sampled
+	Sampled   bool      // the last look at the stream's tail worked
 	Oldest    time.Time // when the oldest entry that is read and not done was added; zero when there is none
 	Missing   bool      // there is no stream
 	Passed    int64     // entries the position moved over in this run
@@ -69,6 +71,8 @@ type status struct {
 	counts   counts
 	lag      lag
 	missing  bool
+	length   int64
+	sampled  bool // the last look at the stream's tail worked
 }
 
 type counts struct {
@@ -168,9 +172,10 @@ func (s *status) snapshot() Status {
 	defer s.mu.Unlock()
 	snapshot := Status{
 		Partition: s.partition, Stream: s.stream, Position: s.position, Err: s.err, Blocked: s.held, Missing: s.missing,
-		Passed: s.counts.passed, Handed: s.counts.handed, Skipped: s.counts.skipped,
+		Passed: s.counts.passed, Handed: s.counts.handed, Skipped: s.counts.skipped, Length: s.length, Sampled: s.sampled,
 	}
 	snapshot.Lag, snapshot.LagKnown = s.lag.behind(s.counts.passed)
+	snapshot.LagKnown = snapshot.LagKnown && s.sampled
 	if len(s.waiting) > 0 {
 		snapshot.Oldest = time.UnixMilli(int64(s.waiting[0].Ms))
 	}

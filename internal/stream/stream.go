@@ -41,6 +41,14 @@ type Tail struct {
 	Added  int64   // entries ever added, -1 where the server does not say (before Redis 7)
 }
 
+// Batch is what is handed over at once.
+type Batch struct {
+	Partition int
+	Entries   []wire.Entry
+	Last      wire.ID // of the page that they came with; those that were passed over may stand behind the last entry
+	Try       int     // from 1: how often some of the page has been handed over
+}
+
 // Verdict is what came of handing entries over.
 type Verdict struct {
 	Action  Action
@@ -52,7 +60,8 @@ type Verdict struct {
 	RetryAfter time.Duration // raises the wait before that, up to maxRetryAfter
 	Cause      string        // one word: what holds the position
 	Err        error
-	Detail     any // for Status
+	Detail     any         // for Status
+	Log        []slog.Attr // for the log
 }
 
 // Action is what to do with the position.
@@ -75,8 +84,9 @@ type Config struct {
 	Store      position.Store
 	// Deliver hands entries over and says what to do next. Calls for different partitions run concurrently. When
 	// the context is cancelled, the call should end, and only Advance moves the position then.
-	Deliver func(ctx context.Context, partition int, entries []wire.Entry) Verdict
-	Logger  *slog.Logger // knows the topic and the consumer
+	Deliver  func(ctx context.Context, batch Batch) Verdict
+	Logger   *slog.Logger // knows the topic and the consumer
+	Observer Observer
 
 	// Start says where to begin a partition, given what is stored. It may ask the source. Late tells that the partition
 	// was added while the group ran.
@@ -90,6 +100,20 @@ type Config struct {
 	DrainTimeout    time.Duration
 	HoldMin         time.Duration
 	HoldMax         time.Duration
+}
+
+// Observer is told what there is to count. It must not block, and is called concurrently.
+type Observer interface {
+	// Read tells that a read was answered, with something or with nothing.
+	Read(partition int)
+	// ReadFailed tells that reads fail, once an outage.
+	ReadFailed(partition int)
+	// Failed tells of a hand-over that did not work out, and of what was given up on if its action is to skip.
+	Failed(partition int, verdict Verdict)
+	// Passed tells that the position moved past a page, of which so many entries were given up on.
+	Passed(partition int, page Page, skipped int)
+	// SaveFailed tells that positions could not be written.
+	SaveFailed()
 }
 
 const (
