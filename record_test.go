@@ -119,7 +119,7 @@ func render(attributes []attribute.KeyValue) string {
 		switch pair.Key {
 		case "http.request.method", "server.address", "server.port", "restate.handler", "streams.stream", "restate.workflow",
 			"messaging.system", "messaging.destination", "messaging.destination.name", "messaging.partition", "messaging.destination.partition.id",
-			"messaging.operation.name", "messaging.operation.type", "messaging.consumer.group.name", "streams.consumer":
+			"messaging.operation.name", "messaging.operation.type", "messaging.consumer.group.name", "streams.consumer", "streams.lag_ms":
 		case "restate.invocation.id": // the fake's own
 			texts = append(texts, string(pair.Key))
 		default:

@@ -26,6 +26,7 @@ type world struct {
 	store    *position.Memory
 	consumer *restatestart.Consumer[claim]
 	options  restatestart.ConsumerOptions
+	under    context.Context //nolint:containedctx // what Run is called with, if not with an empty one
 	cancel   context.CancelFunc
 	result   chan error
 
@@ -78,7 +79,10 @@ func (w *world) run(handler restatestart.Handler[claim]) {
 		"claims", restatestart.JSON[claim], handler, w.options)
 	require.NoError(w.t, err)
 	w.consumer = consumer
-	ctx, cancel := context.WithCancel(context.Background())
+	if w.under == nil {
+		w.under = context.Background()
+	}
+	ctx, cancel := context.WithCancel(w.under)
 	w.cancel = cancel
 	w.result = make(chan error, 1)
 	go func() { w.result <- consumer.Run(ctx) }()

@@ -35,6 +35,18 @@ func (s *Source) Add(partition int, body string) wire.ID {
 	return id
 }
 
+// AddEntry appends an entry under an id of its own, which must be above those before it.
+func (s *Source) AddEntry(partition int, entry wire.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.added == nil {
+		s.added, s.streams = map[int]int64{}, map[int][]wire.Entry{}
+	}
+	s.added[partition]++
+	s.streams[partition] = append(s.streams[partition], entry)
+	s.wakeAll()
+}
+
 // AddMalformed appends an entry without a body.
 func (s *Source) AddMalformed(partition int) wire.ID {
 	id := s.Add(partition, "")
