@@ -97,7 +97,7 @@ type ConsumerOptions struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 
-	// Logger gets what an operator wants to know; the package comment lists the events. Defaults to none.
+	// Logger gets what an operator wants to know: the events that the README lists. Defaults to none.
 	Logger *slog.Logger
 }
 

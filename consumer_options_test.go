@@ -178,5 +178,5 @@ func TestNewConsumerNamesTheFieldThatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "handler is nil")
 	consumer, err := restatestart.NewConsumer(client, "claims", restatestart.JSON[claim], &recorder{}, good)
 	require.NoError(t, err)
-	assert.Equal(t, restatestart.StateStopped, consumer.Status().State, "no I/O, and a status before Run")
+	assert.Equal(t, restatestart.StateStarting, consumer.Status().State, "no I/O, and a status before Run")
 }

@@ -183,5 +183,5 @@ func ExampleConsumer_Status() {
 		panic(err)
 	}
 	fmt.Println(consumer.Status().State) // Run was not called yet
-	// Output: stopped
+	// Output: starting
 }

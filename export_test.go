@@ -75,3 +75,6 @@ func (c *Consumer[T]) Reporting(ctx context.Context) func() {
 
 // ParseTraceParent exports parseTraceParent.
 var ParseTraceParent = parseTraceParent
+
+// Observer is what the loop of a Consumer reports to.
+func (c *Consumer[T]) Observer() stream.Observer { return c.metrics }

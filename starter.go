@@ -1,27 +1,3 @@
-// Package restatestart starts Restate workflows from a Redis stream and never loses a start.
-//
-// A service gives it two functions. Keep tells whether a message is worth a start; Map tells which workflow it
-// starts, under which key and with which input. Each kept message becomes one
-// POST {ingress}/{workflow}/{key}/{handler}/send, bounded parallel, with retries. The workflow key makes a start
-// happen once: Restate answers a repeat of it with the first one's invocation.
-//
-//	starter, err := restatestart.New(keep, payout, restatestart.Options{Ingress: "http://restate:8080"})
-//	…
-//	consumer, err := restatestart.NewConsumer(rdb, "bets_settled", restatestart.JSON[BetSettled], starter,
-//		restatestart.ConsumerOptions{Consumer: "bonus-payout"})
-//	…
-//	err = consumer.Run(ctx) // until ctx is cancelled
-//
-// A [Starter] reports what was not accepted as a [*BlockedError], and nothing else. A [Consumer] answers one by
-// holding the position of that partition and handing over again what failed, for ever; the position moves only past
-// what is done. After a crash, messages since the last stored position are handed over again, and Restate
-// answers those it knows with PreviouslyAccepted. That holds for as long as Restate retains a finished workflow:
-// its workflow_completion_retention, one day by default, must cover the longest time after which a message can come
-// again.
-//
-// The streams, positions and topic metadata are those of RedisEvents, wire version 1, so that services written in
-// .NET and Go can share topics and hand positions to each other. A service with a loop of its own uses [Starter]
-// alone, with [NewMessage].
 package restatestart
 
 import (

@@ -15,7 +15,7 @@ const (
 	StateRunning  State = "running"  // it has messages in hand
 	StateIdle     State = "idle"     // it has read everything there is
 	StateBlocked  State = "blocked"  // something holds it, and it tries again
-	StateStopped  State = "stopped"  // it does not run any more, or not yet
+	StateStopped  State = "stopped"  // it does not run any more
 )
 
 // Status is how a Consumer is doing, encodable as JSON.
@@ -23,7 +23,8 @@ type Status struct {
 	Topic     string `json:"topic"`
 	Consumer  string `json:"consumer"`
 	KeyPrefix string `json:"keyPrefix,omitempty"`
-	// State is starting until Run knows its partitions, running while it consumes, and stopped before and after.
+	// State is starting until Run knows its partitions, before Run is called too, running while it consumes, and stopped
+	// once Run has returned.
 	State State `json:"state"`
 	// Error is what troubles the consumer as a whole, or made Run return. Empty when nothing does.
 	Error string `json:"error,omitempty"`
@@ -48,6 +49,8 @@ type PartitionStatus struct {
 	// Stream is the Redis key it is read from.
 	Stream string `json:"stream"`
 	State  State  `json:"state"`
+	// Started tells that the stream has been read once, if only to find it empty.
+	Started bool `json:"started"`
 	// Position is the id of the last entry that is done, `0-0` before the first.
 	Position string `json:"position"`
 	// Missing tells that there is no stream under the partition's key: nothing was published yet, or a name or the
@@ -61,6 +64,8 @@ type PartitionStatus struct {
 	// ago. Nil when that is not known: Redis does not count the entries before a position in the middle of a stream,
 	// so that it is known from the first time the position was at an end of it.
 	Lag *int64 `json:"lag,omitempty"`
+	// Length is how many entries the stream holds, done ones included. Nil when it is not known, as during an outage.
+	Length *int64 `json:"length,omitempty"`
 	// Oldest is when the oldest message that is read and not done was published. Nil when there is none.
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Passed counts the entries that the position moved over in this Run, Handed those of them that were handed to the
@@ -125,7 +130,7 @@ func (c *Consumer[T]) Status() Status {
 		State: run.state, Partitions: []PartitionStatus{},
 	}
 	if run.state == "" {
-		status.State = StateStopped
+		status.State = StateStarting
 	}
 	if run.err != nil {
 		status.Error = errorLine(run.err)
@@ -149,13 +154,16 @@ func (c *Consumer[T]) Status() Status {
 func partitionStatus(from stream.Status) PartitionStatus {
 	status := PartitionStatus{
 		Partition: from.Partition, Stream: from.Stream, State: stateOf(from.State), Position: from.Position.String(),
-		Missing: from.Missing, Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
+		Started: from.Read, Missing: from.Missing, Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
 	}
 	if from.Err != nil {
 		status.Error = errorLine(from.Err)
 	}
 	if from.LagKnown {
 		status.Lag = &from.Lag
+	}
+	if from.Sampled {
+		status.Length = &from.Length
 	}
 	if !from.Oldest.IsZero() {
 		status.Oldest = &from.Oldest

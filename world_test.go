@@ -36,6 +36,7 @@ type world struct {
 	metaErr    error
 	pool       int
 	log        bytes.Buffer
+	json       bool // the log is JSON
 }
 
 func newWorld(t *testing.T, partitions int) *world {
@@ -52,7 +53,12 @@ func (w *world) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
-func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+func (w *world) logger() *slog.Logger {
+	if w.json {
+		return slog.New(slog.NewJSONHandler(w, nil))
+	}
+	return slog.New(slog.NewTextHandler(w, nil))
+}
 
 func (w *world) logged(text string) int {
 	w.mu.Lock()

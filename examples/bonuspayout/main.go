@@ -4,7 +4,7 @@
 //
 //	REDIS_ADDR       host:port of Redis               localhost:6379
 //	RESTATE_INGRESS  base URL of the Restate ingress  http://localhost:8080
-//	HTTP_ADDR        where /livez and /status are     :8090
+//	HTTP_ADDR        where /livez and /readyz are     :8090
 //	KEY_PREFIX       in front of every Redis key      none (services on .NET have one, such as production:re:)
 //
 // What becomes a start is in payout.go.
@@ -62,7 +62,7 @@ func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
 	logger.InfoContext(ctx, "health checks", slog.String("addr", listener.Addr().String()))
-	health := &http.Server{Handler: healthHandler(consumer.Status), ReadHeaderTimeout: 5 * time.Second}
+	health := &http.Server{Handler: restatestart.Health(consumer), ReadHeaderTimeout: 5 * time.Second}
 
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {

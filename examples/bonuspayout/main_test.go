@@ -65,7 +65,7 @@ func TestTheServicePaysAfterItsWorkflowIsRegistered(t *testing.T) {
 	url := "http://" + <-addr
 
 	require.Eventually(t, func() bool {
-		_, body, err := get(ctx, url+"/status")
+		_, body, err := get(ctx, url+"/readyz")
 		return err == nil && strings.Contains(string(body), `"reason": "not_found"`)
 	}, 10*time.Second, 20*time.Millisecond)
 	code, _, err := get(ctx, url+"/livez")

@@ -210,17 +210,19 @@ func (g *Group) drain(stopWorking context.CancelFunc) {
 	g.keeper.close(max(left(), flushMargin))
 	rest := done(&g.readers, &g.others)
 	clean := within(rest, left())
+	var drained []int
 	if !clean {
 		g.config.Logger.Warn("redis call still waiting after the drain timeout, left behind")
 	}
 	for _, p := range g.all() {
+		drained = append(drained, p.number)
 		if p.status.inHand() {
 			clean = false
 			p.log.Warn("handler still running after the drain timeout, left behind")
 		}
 	}
 	if clean {
-		g.config.Logger.Info("drained", slog.Duration("elapsed", time.Since(began)))
+		g.config.Logger.Info("drained", slog.Any("partitions", drained), slog.Duration("elapsed", time.Since(began)))
 	}
 }
 

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,7 +49,7 @@ func (k *keeper) run(ctx context.Context) {
 		case err != nil:
 			wait = max(wait, steps.Next())
 			if trouble.failed() {
-				k.group.config.Logger.ErrorContext(ctx, "position write failing", slog.Any("error", err),
+				k.group.config.Logger.ErrorContext(ctx, "position write failing", slog.Any("partitions", k.unwritten()), slog.Any("error", err),
 					slog.Duration("next", wait), slog.Int("attempts", trouble.attempts))
 			}
 		case trouble.attempts > 0:
@@ -59,6 +60,13 @@ func (k *keeper) run(ctx context.Context) {
 			steps.Reset()
 		}
 	}
+}
+
+// unwritten are the partitions whose positions are to be written.
+func (k *keeper) unwritten() []int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.dirty))
 }
 
 // flush writes what was recorded since the last time it worked, and asks for pending resets.
@@ -197,6 +205,6 @@ func (k *keeper) close(limit time.Duration) {
 		if ctx.Err() != nil {
 			k.group.config.Observer.SaveFailed() // which save does not say of a write that was cut short
 		}
-		k.group.config.Logger.Error("last positions not written; their batches will be handed over again", slog.Any("error", err))
+		k.group.config.Logger.Error("last positions not written; their batches will be handed over again", slog.Any("partitions", k.unwritten()), slog.Any("error", err))
 	}
 }

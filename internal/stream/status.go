@@ -48,6 +48,7 @@ type Status struct {
 	Length    int64     // entries in the stream; meaningful when Sampled
 	Sampled   bool      // the last look at the stream's tail worked
 	Oldest    time.Time // when the oldest entry that is read and not done was added; zero when there is none
+	Read      bool      // a read has worked
 	Missing   bool      // there is no stream
 	Passed    int64     // entries the position moved over in this run
 	Handed    int64     // those of them that were handed over
@@ -171,7 +172,7 @@ func (s *status) snapshot() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snapshot := Status{
-		Partition: s.partition, Stream: s.stream, Position: s.position, Err: s.err, Blocked: s.held, Missing: s.missing,
+		Partition: s.partition, Stream: s.stream, Position: s.position, Err: s.err, Blocked: s.held, Read: s.read, Missing: s.missing,
 		Passed: s.counts.passed, Handed: s.counts.handed, Skipped: s.counts.skipped, Length: s.length, Sampled: s.sampled,
 	}
 	snapshot.Lag, snapshot.LagKnown = s.lag.behind(s.counts.passed)
