@@ -1,6 +1,7 @@
 package restatestart_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,4 +43,20 @@ func TestTelemetryThatNobodyRecordsAllocatesNothing(t *testing.T) {
 			assert.Zero(t, testing.AllocsPerRun(100, report))
 		})
 	}
+}
+
+// What a start allocates beyond the same request of a bare http.Client: budgets, not measurements. BenchmarkHandle has
+// those.
+func TestAStartAllocatesLittleBeyondItsRequest(t *testing.T) {
+	client := &http.Client{Transport: roundTripper(canned)}
+	starter, err := restatestart.New(keepKeyed, payout, restatestart.Options{Ingress: "http://restate:8080", HTTPClient: client})
+	require.NoError(t, err)
+	const size = 1000
+	kept, filtered := batchOf(keysOf(size)...), batchOf(make([]string, size)...)
+	handle := func(batch []restatestart.Message[claim]) float64 {
+		return testing.AllocsPerRun(5, func() { _ = starter.Handle(t.Context(), batch) }) / size
+	}
+	request := testing.AllocsPerRun(100, func() { bare(t, client, "k17") })
+	assert.LessOrEqual(t, handle(kept)-request, 12.0)
+	assert.Zero(t, handle(filtered))
 }

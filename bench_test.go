@@ -49,7 +49,7 @@ func BenchmarkHandle(b *testing.B) {
 	b.ReportMetric(float64(handled.Nanoseconds())/float64(rounds*len(batch)), "ns/start")
 }
 
-func bare(b *testing.B, client *http.Client, key string) {
+func bare(b testing.TB, client *http.Client, key string) {
 	b.Helper()
 	body := bytes.NewReader([]byte(`{"key":"` + key + `"}`))
 	request, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://restate:8080/Payout/"+key+"/run/send", body)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +103,26 @@ func TestS9CodeThatEndsItsGoroutineDoesNotPassForAccepted(t *testing.T) {
 	assert.Zero(t, blocked.Accepted)
 	require.Len(t, blocked.Failed, 3)
 	assert.Equal(t, restatestart.ReasonPanic, blocked.Failed[0].Reason)
+}
+
+// Whoever works on it, a start behind one whose code ended its goroutine is posted.
+func TestS9CodeThatEndsItsGoroutineTakesNoOtherStartAlong(t *testing.T) {
+	t.Parallel()
+	fake := restatetest.New(t)
+	inner := fake.Client().Transport
+	telemetry := record()
+	starter := starterOn(t, fake, nil, restatestart.Options{MaxParallelism: 2, MeterProvider: telemetry.meters, HTTPClient: &http.Client{
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/end/") || strings.Contains(r.URL.Path, "/stop/") {
+				runtime.Goexit()
+			}
+			return inner.RoundTrip(r)
+		}),
+	}})
+	blocked := blockedBy(t, starter.Handle(t.Context(), batchOf("end", "stop", "a", "b", "c")))
+	assert.Len(t, blocked.Failed, 2)
+	fake.ExpectStarted(t, "Payout", "a", "b", "c")
+	assert.Contains(t, telemetry.metrics(t), "restate.start.accepted{restate.start.duplicate=false,workflow=Payout} total 3", "what ended is not told to have been accepted")
 }
 
 type panickingPropagator struct{ propagation.TraceContext }

@@ -14,44 +14,41 @@ import (
 	"github.com/redisevents/restatestart/internal/ingress"
 )
 
-// startOne posts one start until it is accepted, refused for good, out of attempts, or cancelled. It returns nil
-// when it was accepted.
-func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *start[T]) (failed *FailedStart) {
-	first := current.fails(ReasonUnknown, nil)
-	failure := &first
+// startOne posts one start until it is accepted, refused for good, out of attempts, or cancelled.
+func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *start[T]) {
+	current.name()
+	failure := &current.failure
 	began := time.Now()
 	s.telemetry.begin(ctx)
 	ctx, span := beginSpan(ctx, tracing, current.message, &current.send)
 	current.traced = true
 	var answer ingress.Answer
-	started := false
 	defer func() {
-		if reason := recover(); reason != nil {
-			failure.Reason, failure.Err = ReasonPanic, newPanicError(reason)
-			failed = failure
+		switch reason := recover(); {
+		case reason != nil:
+			current.fail(ReasonPanic, newPanicError(reason))
+		case current.state == startPending:
+			current.fail(ReasonPanic, errGoexit) // which ends this goroutine
 		}
-		if failed == nil && !started { // the goroutine is being ended; see failure
-			failure.Reason, failure.Err = ReasonPanic, errGoexit
-		}
-		s.telemetry.end(ctx, failure, answer, started, time.Since(began))
-		span.end(failure, answer, started)
+		s.telemetry.end(ctx, failure, answer, current.state == startAccepted, time.Since(began))
+		span.end(failure, answer, current.state == startAccepted)
 	}()
 
-	waits := s.waits()
+	var waits *backoff.ExponentialBackOff
 	for {
 		if ctx.Err() != nil {
-			failure.Reason, failure.Err = ReasonShutdown, shutdownError(ctx, failure.Err)
-			return failure
+			current.fail(ReasonShutdown, shutdownError(ctx, failure.Err))
+			return
 		}
 		failure.Attempts++
 		var err error
-		answer, err = s.attempt(ctx, current.send)
+		answer, err = s.attempt(ctx, &current.send)
 		err = solid(err)
 		reason, again := classify(ctx, answer, err)
 		s.telemetry.attempt(ctx, reason, answer.Status)
 		if reason == accepted {
-			started = true
-			return nil
+			current.state = startAccepted
+			return
 		}
 		if err == nil {
 			err = &StatusError{Status: answer.Status, Text: answer.Text}
@@ -68,7 +65,11 @@ func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *st
 			slog.Int("attempt", failure.Attempts), slog.String("reason", reason.String()), slog.Int("status", answer.Status))
 		if !again || failure.Attempts >= s.options.MaxAttempts || answer.RetryAfter > s.options.RetryMax {
 			span.attemptFailed(failure, 0)
-			return failure
+			current.state = startFailed
+			return
+		}
+		if waits == nil {
+			waits = s.waits()
 		}
 		wait := max(min(max(waits.NextBackOff(), s.options.RetryMin), s.options.RetryMax), answer.RetryAfter)
 		span.attemptFailed(failure, wait)
@@ -77,7 +78,7 @@ func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *st
 }
 
 // attempt makes one POST. A panic of the HTTP client is an error of it.
-func (s *Starter[T]) attempt(ctx context.Context, send ingress.Send) (answer ingress.Answer, err error) {
+func (s *Starter[T]) attempt(ctx context.Context, send *ingress.Send) (answer ingress.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.AttemptTimeout)
 	defer cancel()
 	defer func() {
@@ -85,7 +86,7 @@ func (s *Starter[T]) attempt(ctx context.Context, send ingress.Send) (answer ing
 			answer, err = ingress.Answer{}, newPanicError(reason)
 		}
 	}()
-	answer, err = s.ingress.Post(ctx, send)
+	answer, err = s.ingress.Post(ctx, *send)
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %s: %w", s.options.AttemptTimeout, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -104,26 +105,21 @@ func (s *Starter[T]) Handle(ctx context.Context, batch []Message[T]) error {
 		return nil
 	}
 	tracing := s.newTracing()
-	var group errgroup.Group
-	group.SetLimit(s.options.MaxParallelism)
-	for _, head := range heads {
-		group.Go(func() error {
-			s.startInOrder(ctx, tracing, starts, head)
-			return nil
-		})
-	}
-	_ = group.Wait() // the outcome of each start is kept with it
-
+	s.startAll(ctx, tracing, starts, heads)
 	blocked := &BlockedError{messages: len(batch)}
 	for i := range starts {
-		if starts[i].accepted {
+		current := &starts[i]
+		switch current.state {
+		case startAccepted:
 			blocked.Accepted++
 			continue
+		case startPending:
+			current.fail(ReasonPanic, errGoexit)
+		case startFailed:
 		}
-		failed := starts[i].failure()
-		blocked.Failed = append(blocked.Failed, failed)
-		if !starts[i].traced {
-			unposted(ctx, tracing, &starts[i], &failed)
+		blocked.Failed = append(blocked.Failed, current.failure)
+		if !current.traced {
+			unposted(ctx, tracing, current)
 		}
 	}
 	if len(blocked.Failed) == 0 {
@@ -134,29 +130,63 @@ func (s *Starter[T]) Handle(ctx context.Context, batch []Message[T]) error {
 	return blocked
 }
 
+// startAll posts the chains of starts that begin at heads, so many at a time. What comes of each is kept with it.
+func (s *Starter[T]) startAll(ctx context.Context, tracing *tracing, starts []start[T], heads []int) {
+	var group errgroup.Group
+	var taken atomic.Int64
+	var work func() error
+	work = func() error {
+		finished := false
+		defer func() {
+			if !finished { // code that was called ended this goroutine: the others are not to suffer for it
+				group.Go(work)
+			}
+		}()
+		for {
+			next := int(taken.Add(1)) - 1
+			if next >= len(heads) {
+				finished = true
+				return nil
+			}
+			s.startInOrder(ctx, tracing, starts, heads[next])
+		}
+	}
+	for range min(s.options.MaxParallelism, len(heads)) {
+		group.Go(work)
+	}
+	_ = group.Wait()
+}
+
 // start is a kept message on its way.
 type start[T any] struct {
-	message  *Message[T]
-	send     ingress.Send
-	next     int // the next message of the same workflow and key, 0 when there is none
-	accepted bool
-	traced   bool         // it has a span
-	failed   *FailedStart // why it was not accepted; set by whoever worked on it last
+	message *Message[T]
+	send    ingress.Send
+	next    int // the next message of the same workflow and key, 0 when there is none
+	state   startState
+	traced  bool        // it has a span
+	failure FailedStart // meaningful when it was not accepted
 }
 
-// failure says why a start was not accepted. One that nothing is known of was in the hands of code that ended its
-// goroutine.
-func (s *start[T]) failure() FailedStart {
-	if s.failed == nil {
-		return s.fails(ReasonPanic, errGoexit)
-	}
-	return *s.failed
+// startState is how far a start has come.
+type startState int
+
+const (
+	startPending  startState = iota // nobody has worked on it to the end, or it was in the hands of code that ended its goroutine
+	startAccepted                   // Restate has it
+	startFailed                     // it was not accepted, and failure says why
+)
+
+// fail notes why a start was not accepted.
+func (s *start[T]) fail(reason Reason, err error) {
+	s.state = startFailed
+	s.name()
+	s.failure.Reason, s.failure.Err = reason, err
 }
 
-func (s *start[T]) fails(reason Reason, err error) FailedStart {
-	return FailedStart{
-		EntryID: s.message.ID, Stream: s.message.Stream, Workflow: s.send.Workflow, Key: s.send.Key, Reason: reason, Err: err,
-	}
+// name fills in which start a failure is about.
+func (s *start[T]) name() {
+	s.failure.EntryID, s.failure.Stream = s.message.ID, s.message.Stream
+	s.failure.Workflow, s.failure.Key = s.send.Workflow, s.send.Key
 }
 
 // prepare runs Keep and Map over a batch. It returns what was kept, in order, and where each chain of starts with
@@ -165,21 +195,21 @@ func (s *Starter[T]) prepare(batch []Message[T]) (starts []start[T], heads []int
 	type identity struct{ workflow, key string }
 	var last map[identity]int
 	for i := range batch {
-		message := &batch[i]
-		kept, send, failed := s.plan(message)
-		if !kept {
+		kept := start[T]{message: &batch[i]}
+		if !s.plan(&kept) {
 			continue
 		}
 		if starts == nil {
 			starts = make([]start[T], 0, len(batch)-i)
+			heads = make([]int, 0, len(batch)-i)
 			last = make(map[identity]int, len(batch)-i)
 		}
-		starts = append(starts, start[T]{message: message, send: send, failed: failed})
+		starts = append(starts, kept)
 		at := len(starts) - 1
-		if send.Workflow == "" || send.Key == "" {
+		if kept.send.Workflow == "" || kept.send.Key == "" {
 			continue // it has no identity, so that no other one has to wait for it
 		}
-		id := identity{send.Workflow, send.Key}
+		id := identity{kept.send.Workflow, kept.send.Key}
 		if before, found := last[id]; found {
 			starts[before].next = at
 		} else {
@@ -191,36 +221,35 @@ func (s *Starter[T]) prepare(batch []Message[T]) (starts []start[T], heads []int
 }
 
 // plan decides about one message: whether it is kept, and what to send for it or why that cannot be done.
-func (s *Starter[T]) plan(message *Message[T]) (kept bool, send ingress.Send, failed *FailedStart) {
-	fail := func(reason Reason, err error) (bool, ingress.Send, *FailedStart) {
-		failure := (&start[T]{message: message, send: send}).fails(reason, err)
-		return true, send, &failure
-	}
+func (s *Starter[T]) plan(current *start[T]) (kept bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			kept, send, failed = fail(ReasonPanic, newPanicError(reason))
+			current.fail(ReasonPanic, newPanicError(reason))
+			kept = true
 		}
 	}()
-	if s.keep != nil && !s.keep(message) {
-		return false, send, nil
+	if s.keep != nil && !s.keep(current.message) {
+		return false
 	}
-	mapped, err := s.mapStart(message)
+	mapped, err := s.mapStart(current.message)
 	if err != nil {
-		return fail(ReasonMap, solid(err))
+		current.fail(ReasonMap, solid(err))
+		return true
 	}
 	if mapped.Handler == "" {
 		mapped.Handler = s.options.Handler
 	}
-	send = ingress.Send{
+	current.send = ingress.Send{
 		Workflow: mapped.Workflow, Key: mapped.Key, Handler: mapped.Handler, Delay: mapped.Delay, Header: mapped.Header,
 	}
-	if err := send.Check(); err != nil {
-		return fail(ReasonInvalid, err)
+	if err := current.send.Check(); err != nil {
+		current.fail(ReasonInvalid, err)
+		return true
 	}
-	if send.Body, err = s.encode(mapped.Input); err != nil {
-		return fail(ReasonEncode, solid(err))
+	if current.send.Body, err = s.encode(mapped.Input); err != nil {
+		current.fail(ReasonEncode, solid(err))
 	}
-	return true, send, nil
+	return true
 }
 
 func (s *Starter[T]) encode(input any) ([]byte, error) {
@@ -238,20 +267,18 @@ func (s *Starter[T]) encode(input any) ([]byte, error) {
 
 // startInOrder posts a chain of starts with the same workflow and key, up to the first that is not accepted.
 func (s *Starter[T]) startInOrder(ctx context.Context, tracing *tracing, starts []start[T], head int) {
-	var before *FailedStart
+	before := "" // the first that was not accepted
 	for at := head; ; at = starts[at].next {
 		current := &starts[at]
 		switch {
-		case current.failed != nil: // before it came here
-		case before != nil:
-			failure := current.fails(ReasonPredecessor, fmt.Errorf("entry %s of the same key was not accepted", before.EntryID))
-			current.failed = &failure
+		case current.state == startFailed: // before it came here
+		case before != "":
+			current.fail(ReasonPredecessor, fmt.Errorf("entry %s of the same key was not accepted", before))
 		default:
-			current.failed = s.startOne(ctx, tracing, current)
-			current.accepted = current.failed == nil
+			s.startOne(ctx, tracing, current)
 		}
-		if before == nil {
-			before = current.failed
+		if current.state == startFailed && before == "" {
+			before = current.message.ID
 		}
 		if current.next == 0 {
 			return

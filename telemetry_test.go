@@ -23,7 +23,7 @@ func TestS6S10EverythingThatAHandleCallReports(t *testing.T) {
 		keys    []string
 		arrange func(fake *restatetest.Server)
 		known   bool          // the keys were started before
-		cancel  time.Duration // 0: not at all
+		cancel  time.Duration // 0: not at all; below: before it begins
 		metrics []string
 		spans   []string
 	}{
@@ -126,6 +126,13 @@ func TestS6S10EverythingThatAHandleCallReports(t *testing.T) {
 					"\n  0s restate.start.attempt_failed {error.message=503: Service Unavailable http.response.status_code=503 restate.start.attempt=1 restate.start.reason=server restate.start.wait_s=0.2}",
 			},
 		},
+		"shutdown before the first attempt": {
+			keys: []string{"a"}, cancel: -1,
+			metrics: []string{"restate.start.failed{reason=shutdown} total 1"}, // and no duration of nothing
+			spans: []string{
+				"client restate.start Payout under nothing, Error shutdown {error.type=shutdown messaging.message.id=1-0 restate.key=a restate.start.attempts=0 restate.start.reason=shutdown}",
+			},
+		},
 		"nothing kept": {
 			keys:    []string{"", "", ""},
 			metrics: []string{"restate.start.filtered{} total 3"},
@@ -150,8 +157,11 @@ func TestS6S10EverythingThatAHandleCallReports(t *testing.T) {
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				if row.cancel > 0 {
+				switch {
+				case row.cancel > 0:
 					after(row.cancel, cancel)
+				case row.cancel < 0:
+					cancel()
 				}
 				_ = starter.Handle(ctx, batchOf(row.keys...))
 

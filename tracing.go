@@ -165,9 +165,9 @@ func (s startSpan) end(outcome *FailedStart, answer ingress.Answer, accepted boo
 }
 
 // unposted makes the span of a start that no POST was made for.
-func unposted[T any](ctx context.Context, t *tracing, current *start[T], failed *FailedStart) {
+func unposted[T any](ctx context.Context, t *tracing, current *start[T]) {
 	_, span := beginSpan(ctx, t, current.message, &current.send)
-	span.end(failed, ingress.Answer{}, false)
+	span.end(&current.failure, ingress.Answer{}, false)
 }
 
 // text is an attribute that is valid UTF-8 and of bounded length, whatever it is made of.

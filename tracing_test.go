@@ -25,7 +25,12 @@ func TestEachStartHasASpanUnderItsProducersAndThePostCarriesIt(t *testing.T) {
 	t.Parallel()
 	fake := restatetest.New(t)
 	telemetry := record()
-	starter := starterOn(t, fake, nil, restatestart.Options{TracerProvider: telemetry.tracer, MaxParallelism: 1})
+	shared := http.Header{"X-Tenant": {"a"}}
+	starter := starterOn(t, fake, func(message *restatestart.Message[claim]) (restatestart.Start, error) {
+		start, err := payout(message)
+		start.Header = shared
+		return start, err
+	}, restatestart.Options{TracerProvider: telemetry.tracer, MaxParallelism: 1})
 	ctx, process := telemetry.tracer.Tracer("loop").Start(t.Context(), "streams.process claims")
 	batch := batchOf("a", "b", "c")
 	batch[0].TraceParent = producer
@@ -47,6 +52,7 @@ func TestEachStartHasASpanUnderItsProducersAndThePostCarriesIt(t *testing.T) {
 		sent := fmt.Sprintf("00-%s-%s-01", spans[i].SpanContext().TraceID(), spans[i].SpanContext().SpanID())
 		assert.Equal(t, sent, request.Header.Get("Traceparent"))
 	}
+	assert.Equal(t, http.Header{"X-Tenant": {"a"}}, shared, "what Map returned is left as it was")
 }
 
 func TestASpanNamesTheServerAndTheStart(t *testing.T) {

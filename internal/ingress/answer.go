@@ -1,9 +1,11 @@
 package ingress
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,13 +32,49 @@ type Answer struct {
 // Accepted tells whether the start is in Restate's hands: any 2xx.
 func (a Answer) Accepted() bool { return a.Status >= 200 && a.Status < 300 }
 
-func (c *Client) read(response *http.Response, send Send) Answer {
+func (c *Client) read(response *http.Response, send *Send) Answer {
 	answer := Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}
 	if answer.Status == http.StatusSwitchingProtocols {
 		return answer // what follows is a conversation without end, which no context ends
 	}
-	// Reading to the end lets the connection serve again. What breaks off keeps what came.
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	buffer, _ := c.buffers.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new(make([]byte, 0, smallAnswer))
+	}
+	defer c.buffers.Put(buffer)
+	*buffer = readUpTo(maxAnswer, response.Body, *buffer)
+	c.understand(&answer, *buffer, send)
+	return answer
+}
+
+// smallAnswer is more than Restate's answers take.
+const smallAnswer = 512
+
+// readUpTo fills a buffer with what there is. Reading to the end lets the connection serve again. What breaks off keeps
+// what came.
+func readUpTo(limit int, from io.Reader, buffer []byte) []byte {
+	buffer = buffer[:0]
+	for len(buffer) < limit {
+		if len(buffer) == cap(buffer) {
+			buffer = slices.Grow(buffer, 1)
+		}
+		n, err := from.Read(buffer[len(buffer):min(cap(buffer), limit)])
+		buffer = buffer[:len(buffer)+n]
+		if err != nil {
+			return buffer
+		}
+	}
+	return buffer
+}
+
+// understand makes facts of an answer's body.
+func (c *Client) understand(answer *Answer, body []byte, send *Send) {
+	if answer.Accepted() {
+		if id, previously, plain := accepted(body); plain {
+			answer.InvocationID, answer.Previously = id, previously
+			return
+		}
+	}
 	var known struct {
 		InvocationID string `json:"invocationId"`
 		Status       string `json:"status"`
@@ -46,15 +84,36 @@ func (c *Client) read(response *http.Response, send Send) Answer {
 	isJSON := json.Unmarshal(body, &known) == nil
 	if answer.Accepted() {
 		answer.InvocationID = known.InvocationID
-		answer.Previously = known.Status == "PreviouslyAccepted"
-		return answer
+		answer.Previously = known.Status == statusPreviously
+		return
 	}
 	text := string(body)
 	if isJSON && known.Message != "" {
 		text = known.Message
 	}
 	answer.Text = Cut(c.redact(OneLine(text), send), MaxText)
-	return answer
+}
+
+const statusPreviously = "PreviouslyAccepted"
+
+// accepted reads the answer that Restate gives to a start, to the letter. Any other one is for a JSON decoder.
+func accepted(body []byte) (invocationID string, previously, plain bool) {
+	rest, opened := bytes.CutPrefix(body, []byte(`{"invocationId":"`))
+	id, rest, found := bytes.Cut(rest, []byte(`","status":"`))
+	status, closed := bytes.CutSuffix(rest, []byte(`"}`))
+	if !opened || !found || !closed || bytes.IndexFunc(id, notOfAnID) >= 0 {
+		return "", false, false
+	}
+	switch string(status) {
+	case "Accepted", statusPreviously:
+		return string(id), len(status) == len(statusPreviously), true
+	default:
+		return "", false, false
+	}
+}
+
+func notOfAnID(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '_'
 }
 
 // OneLine folds white space and drops what a terminal or a log would stumble over.

@@ -45,7 +45,7 @@ func FuzzAnswer(f *testing.F) {
 	client := &Client{header: http.Header{"Authorization": {"Bearer " + secret}}, password: "pass-word"}
 	f.Fuzz(func(t *testing.T, status int, body, sent string) {
 		response := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
-		answer := client.read(response, Send{Body: []byte(sent)})
+		answer := client.read(response, &Send{Body: []byte(sent)})
 		if answer.Accepted() != (status >= 200 && status <= 299) || answer.Status != status {
 			t.Fatalf("status %d became %+v", status, answer)
 		}
@@ -73,8 +73,8 @@ func FuzzPath(f *testing.F) {
 		if err != nil || send.Check() != nil {
 			return
 		}
-		target := client.url(send).RequestURI()
-		before, behind := client.prefix+"/W/", "/run"+client.suffix
+		target := client.url(&send).RequestURI()
+		before, behind := client.prefix+"W/", "/run"+client.suffix
 		path, found := strings.CutPrefix(target, before)
 		if !found {
 			t.Fatalf("%q does not begin with %q", target, before)

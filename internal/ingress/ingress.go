@@ -5,6 +5,7 @@ package ingress
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -35,14 +37,19 @@ type Config struct {
 type Client struct {
 	http     *http.Client
 	base     url.URL // scheme and host only
-	prefix   string  // escaped path in front of the workflow, without a slash at its end
+	prefix   string  // escaped path in front of the workflow, with a slash at its end
 	plain    string  // the same, unescaped
 	suffix   string
-	header   http.Header
-	password string // of the URL, to be kept out of texts
-	// replays tells that the transport is net/http's, which is told of a request that it may be repeated by an empty
-	// X-Idempotency-Key. Others might send it, or stumble over it.
-	replays bool
+	header   http.Header // of a send with a body
+	bare     http.Header // of one without
+	password string      // of the URL, to be kept out of texts
+	// direct is the transport, when the client does nothing beside it. What a client does for redirects, which are not
+	// followed, costs a third of a send.
+	direct http.RoundTripper
+	// shares tells that the transport is net/http's, which leaves a request's header alone: sends may share one then.
+	// Others should, and do not.
+	shares  bool
+	buffers sync.Pool // of *[]byte, to read answers into
 }
 
 // New checks the configuration and makes a Client. It does no I/O.
@@ -65,28 +72,51 @@ func New(config Config) (*Client, error) {
 		password, _ := base.User.Password()
 		(&http.Request{Header: header}).SetBasicAuth(base.User.Username(), password)
 	}
-	c := &Client{base: url.URL{Scheme: base.Scheme, Host: base.Host}, suffix: "/send", header: header}
+	c := &Client{base: url.URL{Scheme: base.Scheme, Host: base.Host}, suffix: "/send"}
 	if base.User != nil {
 		c.password, _ = base.User.Password()
 	}
-	c.prefix = strings.TrimRight(base.EscapedPath(), "/")
+	c.prefix = strings.TrimRight(base.EscapedPath(), "/") + "/"
 	if c.plain, err = url.PathUnescape(c.prefix); err != nil {
 		return nil, errors.New("the URL's path is not validly escaped")
 	}
 	if config.RestatePath {
-		c.prefix, c.plain, c.suffix = c.prefix+"/restate/send", c.plain+"/restate/send", ""
+		c.prefix, c.plain, c.suffix = c.prefix+"restate/send/", c.plain+"restate/send/", ""
 	}
 	client := http.Client{Transport: newTransport(config.DialTimeout)}
 	if config.HTTP != nil {
 		client = *config.HTTP
 	}
-	switch client.Transport.(type) {
-	case nil, *http.Transport:
-		c.replays = true
+	replays := client.Transport == nil
+	if _, standard := client.Transport.(*http.Transport); standard {
+		replays, c.shares = true, true
 	}
+	if client.Jar == nil && client.Timeout == 0 {
+		c.direct = client.Transport
+	}
+	c.prepare(header, replays)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &client
 	return c, nil
+}
+
+// prepare makes the headers that every send has. Replays tells that the transport is told of a request that it may be
+// repeated by an empty X-Idempotency-Key.
+func (c *Client) prepare(header http.Header, replays bool) {
+	if _, set := header["User-Agent"]; !set {
+		header["User-Agent"] = []string{"restatestart"}
+	}
+	if replays {
+		// A send may be repeated, since its key makes it idempotent. net/http repeats a POST by itself on a connection that
+		// turned out to be dead only when it knows this. An empty list says so, and is never written to the wire.
+		header["X-Idempotency-Key"] = []string{}
+	}
+	c.bare = maps.Clone(header)
+	delete(c.bare, "Content-Type")
+	if _, set := header["Content-Type"]; !set {
+		header["Content-Type"] = []string{"application/json"}
+	}
+	c.header = header
 }
 
 // Server is the host that sends go to, and its port.
@@ -132,52 +162,77 @@ func (s Send) Check() error {
 // Post makes one attempt at a send and reports what came back. An error means that no status came back; a
 // start may have been made all the same.
 func (c *Client) Post(ctx context.Context, send Send) (Answer, error) {
-	response, err := c.http.Do(c.request(ctx, send))
+	response, err := c.do(c.request(ctx, &send))
 	if err != nil {
 		return Answer{}, withoutURL(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	// The status alone decides: an answer that breaks off after it was as good as given.
-	return c.read(response, send), nil
+	return c.read(response, &send), nil
 }
 
-func (c *Client) request(ctx context.Context, send Send) *http.Request {
-	header := make(http.Header, len(c.header)+len(send.Header)+3)
-	maps.Copy(header, c.header)
-	for name, values := range send.Header {
-		header[http.CanonicalHeaderKey(name)] = values
+// do is http.Client's method of that name, without what there is no use for.
+func (c *Client) do(request *http.Request) (*http.Response, error) {
+	if c.direct == nil {
+		return c.http.Do(request)
 	}
-	if send.TraceParent != "" {
-		header["Traceparent"] = []string{send.TraceParent}
+	response, err := c.direct.RoundTrip(request)
+	switch {
+	case err != nil:
+		if mismatch, found := errors.AsType[tls.RecordHeaderError](err); found && string(mismatch.RecordHeader[:]) == "HTTP/" {
+			return nil, http.ErrSchemeMismatch
+		}
+		return nil, err
+	case response == nil:
+		return nil, fmt.Errorf("a transport of type %T answered with neither a response nor an error", c.direct)
+	case response.Body == nil:
+		response.Body = http.NoBody
 	}
-	if send.TraceState != "" {
-		header["Tracestate"] = []string{send.TraceState}
-	}
-	if _, set := header["User-Agent"]; !set {
-		header["User-Agent"] = []string{"restatestart"}
-	}
-	if c.replays {
-		// A send may be repeated, since its key makes it idempotent. net/http repeats a POST by itself on a connection that
-		// turned out to be dead only when it knows this. An empty list says so, and is never written to the wire.
-		header["X-Idempotency-Key"] = []string{}
-	}
+	return response, nil
+}
 
-	request := (&http.Request{
-		Method: http.MethodPost, URL: c.url(send), Host: c.base.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
+func (c *Client) request(ctx context.Context, send *Send) *http.Request {
+	request := template.WithContext(ctx)
+	request.URL, request.Host, request.Header = c.url(send), c.base.Host, c.headerOf(send)
 	if len(send.Body) == 0 {
-		delete(header, "Content-Type")
 		request.Body = http.NoBody
 		return request
 	}
-	if _, set := header["Content-Type"]; !set {
-		header["Content-Type"] = []string{"application/json"}
-	}
-	request.ContentLength = int64(len(send.Body))
-	request.Body = io.NopCloser(bytes.NewReader(send.Body))
-	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(send.Body)), nil }
+	body := send.Body
+	request.ContentLength = int64(len(body))
+	// These types and no others: net/http writes them together with the header.
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	return request
+}
+
+// template is what all requests have alike.
+var template = &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1} //nolint:gochecknoglobals // a constant
+
+// headerOf is the header of a send. It is shared when the send brings nothing to it.
+func (c *Client) headerOf(send *Send) http.Header {
+	base := c.header
+	if len(send.Body) == 0 {
+		base = c.bare
+	}
+	if c.shares && len(send.Header) == 0 && send.TraceParent == "" {
+		return base
+	}
+	header := make(http.Header, len(base)+len(send.Header)+2)
+	maps.Copy(header, base)
+	for name, values := range send.Header {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	if len(send.Body) == 0 {
+		delete(header, "Content-Type")
+	}
+	if send.TraceParent != "" {
+		header["Traceparent"] = []string{send.TraceParent}
+		if send.TraceState != "" {
+			header["Tracestate"] = []string{send.TraceState}
+		}
+	}
+	return header
 }
 
 // withoutURL drops what http.Client wraps around an error: the method and the URL, which holds the key and may

@@ -268,6 +268,57 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// Not every transport leaves a request's header alone, though each should.
+func TestATransportThatWritesIntoAHeaderHarmsNoOtherSend(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	client, err := ingress.New(ingress.Config{URL: "http://restate", HTTP: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		seen = append(seen, r.Header.Get("X-Seen"))
+		r.Header.Set("X-Seen", r.URL.Path)
+		return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody}, nil
+	})}})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"", ""}, seen)
+}
+
+// A transport may break the rules of its interface, as tests' own ones do.
+func TestATransportThatAnswersNothingIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		response *http.Response
+		text     string
+	}{
+		"no response": {nil, "neither a response nor an error"},
+		"no body":     {&http.Response{StatusCode: http.StatusAccepted}, ""},
+	} {
+		client, err := ingress.New(ingress.Config{URL: "http://restate", HTTP: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			return row.response, nil
+		})}})
+		require.NoError(t, err)
+		_, err = client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+		if row.text == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, row.text, name)
+		}
+	}
+}
+
+func TestHTTPSpokenToAnHTTPSClientIsNamed(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	client, err := ingress.New(ingress.Config{URL: strings.Replace(server.URL, "http:", "https:", 1), DialTimeout: time.Second})
+	require.NoError(t, err)
+	defer client.CloseIdleConnections()
+	_, err = client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+	require.ErrorIs(t, err, http.ErrSchemeMismatch)
+}
+
 // An answer of any length takes bounded time and memory, and an accepted start stays accepted when its answer
 // breaks off behind the status.
 func TestAnAnswerWithoutEndIsNotReadToItsEnd(t *testing.T) {

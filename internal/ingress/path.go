@@ -71,10 +71,14 @@ func checkPath(send Send) error {
 
 // url builds the target of a send. RawPath and Path are kept in step, which makes net/http send RawPath to the
 // letter.
-func (c *Client) url(send Send) *url.URL {
+func (c *Client) url(send *Send) *url.URL {
 	target := c.base
-	target.RawPath = c.prefix + "/" + escape(send.Workflow) + "/" + escape(send.Key) + "/" + escape(send.Handler) + c.suffix
-	target.Path = c.plain + "/" + send.Workflow + "/" + send.Key + "/" + send.Handler + c.suffix
+	workflow, key, handler := escape(send.Workflow), escape(send.Key), escape(send.Handler)
+	target.Path = c.plain + send.Workflow + "/" + send.Key + "/" + send.Handler + c.suffix
+	target.RawPath = target.Path
+	if len(c.prefix)+len(workflow)+len(key)+len(handler) != len(c.plain)+len(send.Workflow)+len(send.Key)+len(send.Handler) {
+		target.RawPath = c.prefix + workflow + "/" + key + "/" + handler + c.suffix // an escape makes a text longer
+	}
 	if send.Delay > 0 {
 		target.RawQuery = "delay=" + formatDelay(send.Delay)
 	}

@@ -21,7 +21,7 @@ const (
 
 // redact takes out of an answer's text what the request brought and nobody else should read: an error page, or a
 // decoder's complaint, may well repeat some of it. Each secret is looked for in the text as it came, once.
-func (c *Client) redact(text string, send Send) string {
+func (c *Client) redact(text string, send *Send) string {
 	if text == "" {
 		return text
 	}
