@@ -78,6 +78,11 @@ func TestGaugesSayNothingBeforeTheFirstReadAndAfterTheRun(t *testing.T) {
 		pass(time.Second)
 		assert.Empty(t, telemetry.allMetrics(t), "nothing is known before Redis was reached")
 		w.setMeta("1", "1", nil)
+		pass(2500 * time.Millisecond) // the third try has worked, and the first read still waits for something to come
+		require.Equal(t, restatestart.StateStarting, w.partition(0).State)
+		for _, line := range telemetry.allMetrics(t) {
+			assert.NotRegexp(t, "^streams.(block|lag.ms)", line)
+		}
 		pass(10 * time.Second)
 		assert.Equal(t, []string{
 			"streams.block.duration_ms" + ofPartition + " is 0",

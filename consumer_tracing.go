@@ -60,9 +60,7 @@ func (c *Consumer[T]) startProcess(ctx context.Context, batch stream.Batch, mess
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...), trace.WithLinks(links...)}
 	if parent.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	} else {
-		options = append(options, trace.WithNewRoot())
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent) // else a root: Run sees to it that there is no other one
 	}
 	_, made := c.tracer.Start(ctx, "streams.process "+clean(c.topic), options...)
 	if !made.IsRecording() && made.SpanContext().SpanID() == parent.SpanID() {
