@@ -34,11 +34,12 @@ const (
 	ReasonUnreachable                // no connection, or one that broke: time
 	ReasonServer                     // 5xx or 425: time
 	ReasonShutdown                   // the context was cancelled first: the next start of the service
+	ReasonMalformed                  // the entry cannot be decoded: a fix of the producer or the decoder; of parked entries only
 )
 
 var reasonNames = [...]string{
 	"unknown", "panic", "map", "invalid", "encode", "predecessor", "rejected", "not_found", "unauthorized", "overloaded",
-	"timeout", "unreachable", "server", "shutdown",
+	"timeout", "unreachable", "server", "shutdown", "malformed",
 }
 
 // String is the reason in one word, fit for a log or a metric.

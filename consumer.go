@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/redisevents/restatestart/internal/parked"
 	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/internal/stream"
 	"github.com/redisevents/restatestart/internal/wire"
@@ -33,6 +34,8 @@ type Handler[T any] interface {
 	// knows the starts that come again. A handler that wants only some messages again returns a BlockedError of its own
 	// making, alone, whose Failed has their EntryID: all the others then count as done.
 	//
+	// Consumer.Replay calls it too, with one message, beside those calls.
+	//
 	// The context is cancelled when the batch has to end: DrainTimeout after Run's own was cancelled.
 	Handle(ctx context.Context, batch []Message[T]) error
 }
@@ -44,7 +47,8 @@ type HandlerFunc[T any] func(ctx context.Context, batch []Message[T]) error
 func (f HandlerFunc[T]) Handle(ctx context.Context, batch []Message[T]) error { return f(ctx, batch) }
 
 // Consumer reads the partition streams of a RedisEvents topic and hands their messages to a Handler, in order
-// within each partition. It moves a partition's position only past what the handler is done with.
+// within each partition. It moves a partition's position only past what the handler is done with, or what was put aside
+// where the options say so.
 type Consumer[T any] struct {
 	topic   string
 	decode  func([]byte) (T, error)
@@ -67,6 +71,7 @@ type Consumer[T any] struct {
 type backend struct {
 	source stream.Source
 	store  position.Store
+	parked parked.Store
 	// meta reads the topic's recorded number of partitions and wire version, empty where there is none.
 	meta func(ctx context.Context) (partitions, version string, err error)
 	// pool is how many connections the client may hold, 0 when that cannot be known.
@@ -86,6 +91,7 @@ func NewConsumer[T any](client redis.UniversalClient, topic string, decode func(
 		return backend{
 			source: stream.NewRedis(client, c.keys, c.options.Types),
 			store:  position.NewRedis(client, c.keys, c.options.Consumer, writer),
+			parked: parked.NewRedis(client, c.keys, c.options.Consumer),
 			meta:   func(ctx context.Context) (string, string, error) { return readMeta(ctx, client, c.keys.Meta()) },
 			pool:   poolSize(client),
 		}

@@ -33,6 +33,7 @@ type loopMetrics struct {
 	reads         metric.Int64Counter
 	failures      metric.Int64Counter
 	lostMessages  metric.Int64Counter
+	putAside      metric.Int64Counter
 	flushFailures metric.Int64Counter
 	durations     metric.Float64Histogram
 	sizes         metric.Int64Histogram
@@ -49,6 +50,7 @@ type loopMetrics struct {
 type partitionLabels struct {
 	counted []metric.AddOption
 	lost    map[string][]metric.AddOption // by cause
+	parked  map[string][]metric.AddOption // by event
 	gauge   metric.MeasurementOption
 	length  metric.MeasurementOption // without the consumer
 }
@@ -65,6 +67,7 @@ func newLoopMetrics(topic string, options ConsumerOptions) (*loopMetrics, error)
 	m.reads = meter.counter("streams.reads", "{read}", "Reads that were answered, with something or with nothing: the heartbeat of a partition.")
 	m.failures = meter.counter("streams.errors", "messages", "Hand-overs that did not work out, and outages of reading.")
 	m.lostMessages = meter.counter("streams.lost", "messages", "Messages that were given up on.")
+	m.putAside = meter.counter("streams.parked", "messages", "Messages that were parked, and parked ones that were replayed or discarded.")
 	m.flushFailures = meter.counter("streams.positions.flush_failures", "failures", "Writes of positions that failed.")
 	m.durations = meter.histogram("streams.batch.duration", "ms", "Time that one call of the handler took.", batchMilliseconds)
 	m.sizes = meter.sizes("streams.batch.size", "messages", "Messages of one call of the handler.", batchSizes)
@@ -80,7 +83,7 @@ func (m *loopMetrics) labels(partition int) *partitionLabels {
 	if labels == nil {
 		number := attribute.Int("partition", partition)
 		labels = &partitionLabels{
-			counted: counted(m.topic, number, m.consumer), lost: map[string][]metric.AddOption{},
+			counted: counted(m.topic, number, m.consumer), lost: map[string][]metric.AddOption{}, parked: map[string][]metric.AddOption{},
 			gauge:  metric.WithAttributeSet(attribute.NewSet(m.topic, number, m.consumer)),
 			length: metric.WithAttributeSet(attribute.NewSet(m.topic, number)),
 		}
@@ -89,6 +92,10 @@ func (m *loopMetrics) labels(partition int) *partitionLabels {
 		for _, cause := range [...]string{causeMalformed, causeHandler} {
 			labels.lost[cause] = counted(m.topic, number, m.consumer, attribute.String("cause", cause))
 			m.lostMessages.Add(context.Background(), 0, labels.lost[cause]...)
+		}
+		for _, event := range [...]parkedEvent{entryParked, entryReplayed, entryDiscarded} {
+			labels.parked[event.kind()] = counted(m.topic, number, m.consumer, attribute.String("event", event.kind()))
+			m.putAside.Add(context.Background(), 0, labels.parked[event.kind()]...)
 		}
 	}
 	return labels
@@ -142,6 +149,14 @@ func (m *loopMetrics) failed(policy, exception string) {
 func (m *loopMetrics) lost(partition int, cause string, messages int) {
 	defer passOver()
 	m.lostMessages.Add(context.Background(), int64(messages), m.labels(partition).lost[cause]...)
+}
+
+// parked counts a message that was parked, replayed or discarded.
+func (m *loopMetrics) parked(partition int, event parkedEvent) {
+	defer passOver()
+	if event.kind() != "" {
+		m.putAside.Add(context.Background(), 1, m.labels(partition).parked[event.kind()]...)
+	}
 }
 
 // handled measures one call of the handler.

@@ -83,6 +83,9 @@ type ConsumerOptions struct {
 	// OnMalformed says what an entry that cannot be decoded does. Defaults to MalformedHold.
 	OnMalformed MalformedPolicy
 
+	// OnRejected says what a start does that will not be accepted, however often it is sent. Defaults to RejectedHold.
+	OnRejected RejectedPolicy
+
 	// InstanceCount is how many instances share the partitions under this consumer's name, each a contiguous part of
 	// them. Defaults to the environment's STREAMS_INSTANCE_COUNT, else to 1.
 	InstanceCount int
@@ -181,6 +184,28 @@ const (
 	// MalformedSkip logs the entry's id, counts it as skipped and moves on. Its body stays in the stream until that
 	// is trimmed.
 	MalformedSkip
+	// MalformedPark puts the entry aside, as it stands, and then moves on: Consumer.Parked lists it, Consumer.Replay and
+	// Consumer.Discard take it out. While it cannot be put aside, it holds.
+	MalformedPark
+)
+
+// RejectedPolicy is what an entry does whose start the ingress refuses for good, or for which there is no start that could
+// be sent: 400, 405, 413, 414, 422 and 431, an error of Map, an unfit workflow, key or header, an input that cannot be
+// encoded. Everything else is held whatever the policy: 401, 403, 404, timeouts, 5xx, panics.
+type RejectedPolicy int
+
+const (
+	// RejectedHold holds the position and hands the entry over again, as for any other start that was not accepted.
+	RejectedHold RejectedPolicy = iota
+	// RejectedPark puts the entry aside, as it stands, once it was refused in the same way twice, HoldMin apart, and then
+	// moves on: see MalformedPark. An entry behind it with the same workflow and key is posted then.
+	//
+	// An error of Map that time would mend is parked as well: with this policy, let Map return one only for a message that is
+	// wrong.
+	//
+	// With a handler other than a Starter, that is an entry which a BlockedError of the handler's own making names, alone,
+	// with a Reason and a Status that say so. Nothing is parked while Run is stopping.
+	RejectedPark
 )
 
 // withDefaults fills in the zero fields and refuses what is contradictory.
@@ -211,8 +236,10 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		return o, fmt.Errorf("Persist: there is no choice %d", o.Persist)
 	case o.OnError < ErrorHold || o.OnError > ErrorFail:
 		return o, fmt.Errorf("OnError: there is no policy %d", o.OnError)
-	case o.OnMalformed != MalformedHold && o.OnMalformed != MalformedSkip:
+	case o.OnMalformed < MalformedHold || o.OnMalformed > MalformedPark:
 		return o, fmt.Errorf("OnMalformed: there is no policy %d", o.OnMalformed)
+	case o.OnRejected != RejectedHold && o.OnRejected != RejectedPark:
+		return o, fmt.Errorf("OnRejected: there is no policy %d", o.OnRejected)
 	case o.StartFrom.kind == startTime && o.StartFrom.at.IsZero():
 		return o, errors.New("StartFrom: the time is zero")
 	case o.InstanceIndex != nil && *o.InstanceIndex < 0:

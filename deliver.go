@@ -23,6 +23,7 @@ const (
 type blockedDetail struct {
 	failed    []FailedStart
 	malformed []string
+	told      stream.Seldom // that parking fails
 }
 
 // log are the attributes that tell what a hold is about: the first start that was not accepted, or the first entry
@@ -45,43 +46,66 @@ func (d blockedDetail) log() []slog.Attr {
 // deliver decodes entries, hands them to the handler, and says what that means for the position. It keeps nothing
 // from one call to the next: what is handed over again is decoded again.
 func (c *Consumer[T]) deliver(ctx context.Context, batch stream.Batch) stream.Verdict {
-	entries := batch.Entries
-	messages, decoded, malformed := c.decodeAll(ctx, batch.Partition, entries)
+	partition, entries := batch.Partition, batch.Entries
+	before, _ := batch.Before.(blockedDetail)
+	messages, decoded, malformed := c.decodeAll(ctx, partition, entries)
 	verdict := stream.Verdict{}
-	if c.options.OnMalformed == MalformedSkip {
+	var parking error
+	switch {
+	case c.options.OnMalformed == MalformedSkip:
 		verdict.Skipped = len(malformed.entries)
-		c.metrics.lost(batch.Partition, causeMalformed, verdict.Skipped)
+		c.metrics.lost(partition, causeMalformed, verdict.Skipped)
 		malformed = malformedEntries{}
+	case c.options.OnMalformed == MalformedPark && len(malformed.entries) > 0 && !batch.Stopping():
+		if parking = c.parkMalformed(ctx, partition, malformed); parking == nil {
+			verdict.Parked = len(malformed.entries)
+			malformed = malformedEntries{}
+		}
 	}
 	var err error
 	if len(messages) > 0 {
 		err = c.process(ctx, batch, messages)
 	}
+	blocked, alone := blockedIn(err)
+	// A Starter's list is about what it was handed. That is the batch only when there is nothing else to the handler.
+	failed, exact := decoded, false
+	if blocked != nil && alone && (blocked.messages == 0 || c.starts) {
+		failed, exact = named(decoded, blocked)
+	}
+	if exact && c.options.OnRejected == RejectedPark && !blocked.ShuttingDown && !batch.Stopping() {
+		left, rest, refusal := c.parkRefused(ctx, partition, failed, blocked, before.failed)
+		if len(left) < len(failed) {
+			verdict.Parked += len(failed) - len(left)
+			if failed, blocked, err = left, rest, nil; rest != nil {
+				err = rest
+			}
+		}
+		parking = errors.Join(parking, refusal)
+	}
 	if err == nil && len(malformed.entries) == 0 {
 		return verdict // Advance
 	}
 
-	detail := blockedDetail{malformed: malformed.ids}
-	blocked, alone := blockedIn(err)
-	verdict.Remaining = inOrder(entries, decoded, malformed.entries)
+	detail := blockedDetail{malformed: malformed.ids, told: before.told}
 	switch {
 	case err == nil:
 		verdict.Action, verdict.Cause = stream.Hold, causeMalformed
 		verdict.Remaining = malformed.entries
 	case blocked != nil:
 		verdict.Action, verdict.Cause, verdict.RetryAfter = stream.Hold, causeStarts, blocked.RetryAfter()
-		// A Starter's list is about what it was handed. That is the batch only when there is nothing else to the handler.
-		if alone && (blocked.messages == 0 || c.starts) {
-			verdict.Remaining = inOrder(entries, named(decoded, blocked), malformed.entries)
-		}
+		verdict.Remaining = inOrder(entries, failed, malformed.entries)
 		detail.failed = blocked.Failed
 	default:
 		verdict.Action, verdict.Cause = onError(c.options.OnError), causeHandler
+		verdict.Remaining = inOrder(entries, decoded, malformed.entries)
 		if verdict.Action == stream.Skip && len(malformed.entries) > 0 {
 			verdict.Action = stream.Hold // with the malformed ones, which the batch cannot leave behind
 		}
 	}
-	verdict.Err, verdict.Detail, verdict.Log = errors.Join(err, malformed.err()), detail, detail.log()
+	if parking != nil {
+		c.tellParkingFailed(ctx, partition, &detail.told, parking)
+	}
+	verdict.Err, verdict.Detail, verdict.Log = errors.Join(err, malformed.err(), parking), detail, detail.log()
 	return verdict
 }
 
@@ -168,22 +192,22 @@ func (c *Consumer[T]) handle(ctx context.Context, messages []Message[T]) (err er
 }
 
 // named are the entries that a BlockedError names. One that it names and that was not handed over, or none at
-// all, says that its list is not to be relied on.
-func named(entries []wire.Entry, blocked *BlockedError) []wire.Entry {
+// all, says that its list is not to be relied on: all of them then, and not exactly those.
+func named(entries []wire.Entry, blocked *BlockedError) (found []wire.Entry, exact bool) {
 	failed := make(map[string]bool, len(blocked.Failed))
 	for _, start := range blocked.Failed {
 		failed[start.EntryID] = true
 	}
-	found := make([]wire.Entry, 0, len(failed))
+	found = make([]wire.Entry, 0, len(failed))
 	for _, entry := range entries {
 		if failed[entry.ID.String()] {
 			found = append(found, entry)
 		}
 	}
 	if len(found) == 0 || len(found) < len(failed) {
-		return entries
+		return entries, false
 	}
-	return found
+	return found, true
 }
 
 // inOrder puts the two parts of a batch together again, in stream order.

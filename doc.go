@@ -42,6 +42,7 @@
 //	streams.reads                     counter    {read}      topic, partition, consumer                  Reads that were answered, empty ones too: the heartbeat.
 //	streams.errors                    counter    messages    topic, consumer, policy, exception.type     Hand-overs that did not work out, and outages of reading.
 //	streams.lost                      counter    messages    topic, partition, consumer, cause           Messages given up on. Causes: malformed, handler.
+//	streams.parked                    counter    messages    topic, partition, consumer, event           Messages parked, replayed or discarded, as the event says.
 //	streams.batch.duration            histogram  ms          topic, consumer                             One call of the handler.
 //	streams.batch.size                histogram  messages    topic, consumer                             Messages of one call of the handler.
 //	streams.blocked                   gauge      status      topic, partition, consumer                  1 while something holds the partition, else 0.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redisevents/restatestart/internal/ingress"
+	"github.com/redisevents/restatestart/internal/parked"
 	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/internal/stream"
 	"github.com/redisevents/restatestart/internal/wire"
@@ -16,12 +17,13 @@ type Backend struct {
 	Store  position.Store
 	Meta   func(ctx context.Context) (partitions, version string, err error)
 	Pool   int
+	Parked parked.Store
 }
 
 // NewConsumerOn makes a Consumer on another backend than Redis.
 func NewConsumerOn[T any](on Backend, topic string, decode func([]byte) (T, error), handler Handler[T], options ConsumerOptions) (*Consumer[T], error) {
 	return newConsumer(topic, decode, handler, options, func(*Consumer[T]) backend {
-		return backend{source: on.Source, store: on.Store, meta: on.Meta, pool: on.Pool}
+		return backend{source: on.Source, store: on.Store, meta: on.Meta, pool: on.Pool, parked: on.Parked}
 	})
 }
 

@@ -54,9 +54,15 @@ func TestTheReadmesEventsAreTheCodes(t *testing.T) {
 			source, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 			require.NoError(t, err)
 			ast.Inspect(source, func(node ast.Node) bool {
-				if call, is := node.(*ast.CallExpr); is {
-					if event, found := eventOf(call); found {
+				switch node := node.(type) {
+				case *ast.CallExpr:
+					if event, found := eventOf(node); found {
 						logged[event] = true
+					}
+				case *ast.ValueSpec: // the events of a kind
+					if kind, is := node.Type.(*ast.Ident); is && strings.HasSuffix(kind.Name, "Event") {
+						event, err := strconv.Unquote(node.Values[0].(*ast.BasicLit).Value)
+						logged[event] = err == nil
 					}
 				}
 				return true

@@ -69,10 +69,11 @@ type PartitionStatus struct {
 	// Oldest is when the oldest message that is read and not done was published. Nil when there is none.
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Passed counts the entries that the position moved over in this Run, Handed those of them that were handed to the
-	// handler, and Skipped those that were given up on.
+	// handler, Skipped those that were given up on, and Parked those that were put aside, or had been before.
 	Passed  int64 `json:"passed"`
 	Handed  int64 `json:"handed"`
 	Skipped int64 `json:"skipped"`
+	Parked  int64 `json:"parked"`
 }
 
 // Blocked is what holds a partition.
@@ -155,6 +156,7 @@ func partitionStatus(from stream.Status) PartitionStatus {
 	status := PartitionStatus{
 		Partition: from.Partition, Stream: from.Stream, State: stateOf(from.State), Position: from.Position.String(),
 		Started: from.Read, Missing: from.Missing, Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
+		Parked: from.Parked,
 	}
 	if from.Err != nil {
 		status.Error = errorLine(from.Err)

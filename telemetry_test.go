@@ -217,6 +217,7 @@ func TestTheSeriesThatAlertsAreAboutBeginAtZero(t *testing.T) {
 		"restate.start.blocked{} total 0",
 		"restate.start.failed{reason=encode} total 0",
 		"restate.start.failed{reason=invalid} total 0",
+		"restate.start.failed{reason=malformed} total 0",
 		"restate.start.failed{reason=map} total 0",
 		"restate.start.failed{reason=not_found} total 0",
 		"restate.start.failed{reason=overloaded} total 0",

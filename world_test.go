@@ -24,6 +24,7 @@ type world struct {
 	t        *testing.T
 	source   *streamtest.Source
 	store    *position.Memory
+	parked   *parkedStore
 	consumer *restatestart.Consumer[claim]
 	options  restatestart.ConsumerOptions
 	under    context.Context //nolint:containedctx // what Run is called with, if not with an empty one
@@ -41,10 +42,12 @@ type world struct {
 
 func newWorld(t *testing.T, partitions int) *world {
 	t.Helper()
-	return &world{
+	w := &world{
 		t: t, source: &streamtest.Source{}, store: &position.Memory{}, partitions: fmt.Sprint(partitions), version: "1",
 		options: restatestart.ConsumerOptions{Consumer: "payout"},
 	}
+	w.parked = newParkedStore(w.store)
+	return w
 }
 
 func (w *world) Write(p []byte) (int, error) {
@@ -80,11 +83,8 @@ func (w *world) setMeta(partitions, version string, err error) {
 
 func (w *world) run(handler restatestart.Handler[claim]) {
 	w.t.Helper()
-	w.options.Logger = w.logger()
-	consumer, err := restatestart.NewConsumerOn(restatestart.Backend{Source: w.source, Store: w.store, Meta: w.meta, Pool: w.pool},
-		"claims", restatestart.JSON[claim], handler, w.options)
-	require.NoError(w.t, err)
-	w.consumer = consumer
+	w.consumer = w.connect(handler, restatestart.JSON[claim])
+	consumer := w.consumer
 	if w.under == nil {
 		w.under = context.Background()
 	}
@@ -93,6 +93,17 @@ func (w *world) run(handler restatestart.Handler[claim]) {
 	w.result = make(chan error, 1)
 	go func() { w.result <- consumer.Run(ctx) }()
 	synctest.Wait()
+}
+
+// connect makes a consumer that is not run.
+func (w *world) connect(handler restatestart.Handler[claim], decode func([]byte) (claim, error)) *restatestart.Consumer[claim] {
+	w.t.Helper()
+	w.options.Logger = w.logger()
+	consumer, err := restatestart.NewConsumerOn(
+		restatestart.Backend{Source: w.source, Store: w.store, Meta: w.meta, Pool: w.pool, Parked: w.parked},
+		"claims", decode, handler, w.options)
+	require.NoError(w.t, err)
+	return consumer
 }
 
 func (w *world) stop() error {

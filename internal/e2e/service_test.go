@@ -29,6 +29,7 @@ type serviceConfig struct {
 	Topic        string
 	Ingress      string
 	DrainTimeout time.Duration
+	Parking      *parkingConfig // makes it a service that parks
 }
 
 // runService is a service's main: it consumes until SIGTERM and returns the exit code.
@@ -56,6 +57,9 @@ func consume(ctx context.Context, text string, logger *slog.Logger) error {
 	}
 	client := redis.NewClient(clientOptions(config.Redis))
 	defer func() { _ = client.Close() }()
+	if config.Parking != nil {
+		return consumeParking(ctx, config, client, logger)
+	}
 	starter, err := restatestart.New(hasClaim, payoutOf, restatestart.Options{Ingress: config.Ingress})
 	if err != nil {
 		return err

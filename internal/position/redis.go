@@ -53,31 +53,11 @@ func (r *Redis) Load(ctx context.Context, partitions []int) ([]Stored, error) {
 	return stored, nil
 }
 
-// saveScript writes each position that is ahead of the stored one, unless a reset is pending. What counts as an id
-// is what wire.ParseID takes. Ids are 64-bit and Lua's numbers are not, so that they are compared as text: of two
-// numbers without leading zeros the longer one is the greater.
+// saveScript writes each position that is ahead of the stored one, unless a reset is pending.
 //
 // KEYS: positions, meta. ARGV: writer, time, then partition, ms, seq for each write (ms empty: nothing to
 // write). Returns for each the pending reset, or an empty string.
-const saveScript = `
-local function below(a, b)
-  if #a ~= #b then return #a < #b end
-  return a < b
-end
-local function number(text)
-  text = text:gsub('^0+(%d)', '%1')
-  if below('18446744073709551615', text) then return nil end
-  return text
-end
-local function parse(value)
-  if not value then return nil end
-  local ms, seq = value:match('^(%d+)%-(%d+)$')
-  if not ms then ms, seq = value:match('^(%d+)%-(%d+)|') end
-  if not ms then return nil end
-  ms, seq = number(ms), number(seq)
-  if not ms or not seq then return nil end
-  return ms, seq
-end
+const saveScript = wire.LuaIDs + `
 local resets = {}
 for i = 3, #ARGV, 3 do
   local partition, ms, seq = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -88,7 +68,7 @@ for i = 3, #ARGV, 3 do
     resets[#resets + 1] = ''
     if ms ~= '' then
       local oldMs, oldSeq = parse(redis.call('HGET', KEYS[1], partition))
-      if not oldMs or below(oldMs, ms) or (oldMs == ms and below(oldSeq, seq)) then
+      if not oldMs or ahead(ms, seq, oldMs, oldSeq) then
         redis.call('HSET', KEYS[1], partition, ms .. '-' .. seq .. '|' .. ARGV[1])
         redis.call('HSET', KEYS[2], partition .. ':updatedUtc', ARGV[2], partition .. ':instanceId', ARGV[1])
       end

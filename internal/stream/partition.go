@@ -110,19 +110,21 @@ func (p *partition) work(reading, working context.Context, slots <-chan struct{}
 
 // process sees one batch through and tells whether there may be another.
 func (p *partition) process(reading, working context.Context, next Page) bool {
-	entries := next.Entries
-	if len(entries) == 0 {
+	if len(next.Entries) == 0 {
 		p.passedOver()
 		return p.advance(reading, next, 0)
 	}
 	steps := p.group.config.ladder()
 	var held holdLog
+	batch := Batch{Partition: p.number, Entries: next.Entries, Last: next.Last, Stopping: func() bool { return reading.Err() != nil }}
 	skipped := 0
-	for try := 1; ; try++ {
+	for {
+		batch.Try++
 		p.status.handing()
-		verdict := p.group.config.Deliver(working, Batch{Partition: p.number, Entries: entries, Last: next.Last, Try: try})
+		verdict := p.group.config.Deliver(working, batch)
 		p.status.handed(verdict.Skipped)
-		skipped += verdict.Skipped
+		p.status.parked(verdict.Parked)
+		skipped += verdict.Skipped + verdict.Parked
 		if verdict.Action == Advance {
 			held.recovered(p)
 			return p.advance(reading, next, skipped)
@@ -146,7 +148,10 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 			p.group.fail(verdict.Err)
 			return false
 		}
-		entries = verdict.Remaining
+		batch.Entries, batch.Before = verdict.Remaining, verdict.Detail
+		if verdict.Parked > 0 {
+			steps.Reset() // what is left waited for what is gone
+		}
 		wait := max(steps.Next(), min(verdict.RetryAfter, maxRetryAfter))
 		held.blocked(reading, p, verdict, wait)
 		if !Sleep(reading, wait) {

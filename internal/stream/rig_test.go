@@ -35,10 +35,11 @@ type rig struct {
 
 	observed observed
 
-	mu     sync.Mutex
-	handed []string // "partition: first..last", in order
-	at     []time.Time
-	began  time.Time
+	mu      sync.Mutex
+	handed  []string // "partition: first..last", in order
+	at      []time.Time
+	batches []stream.Batch
+	began   time.Time
 }
 
 func newRig(t *testing.T, partitions ...int) *rig {
@@ -52,6 +53,7 @@ func newRig(t *testing.T, partitions ...int) *rig {
 			r.mu.Lock()
 			r.handed = append(r.handed, fmt.Sprintf("%d: %s", batch.Partition, bodies(batch.Entries)))
 			r.at = append(r.at, time.Now())
+			r.batches = append(r.batches, batch)
 			r.mu.Unlock()
 			if r.deliver == nil {
 				return stream.Verdict{}

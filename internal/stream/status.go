@@ -53,6 +53,7 @@ type Status struct {
 	Passed    int64     // entries the position moved over in this run
 	Handed    int64     // those of them that were handed over
 	Skipped   int64     // those of them that were given up on
+	Parked    int64     // those of them that were put aside
 }
 
 // status is where a partition's goroutines note what they do.
@@ -80,6 +81,7 @@ type counts struct {
 	passed  int64 // entries the position moved over
 	handed  int64 // those of them that were handed over
 	skipped int64 // those of them that were given up on
+	parked  int64 // those of them that were put aside
 }
 
 func (s *status) begin(start wire.ID) {
@@ -145,6 +147,12 @@ func (s *status) handed(skipped int) {
 	s.counts.skipped += int64(skipped)
 }
 
+func (s *status) parked(entries int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.parked += int64(entries)
+}
+
 func (s *status) inHand() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,6 +182,7 @@ func (s *status) snapshot() Status {
 	snapshot := Status{
 		Partition: s.partition, Stream: s.stream, Position: s.position, Err: s.err, Blocked: s.held, Read: s.read, Missing: s.missing,
 		Passed: s.counts.passed, Handed: s.counts.handed, Skipped: s.counts.skipped, Length: s.length, Sampled: s.sampled,
+		Parked: s.counts.parked,
 	}
 	snapshot.Lag, snapshot.LagKnown = s.lag.behind(s.counts.passed)
 	snapshot.LagKnown = snapshot.LagKnown && s.sampled

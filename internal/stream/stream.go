@@ -47,12 +47,18 @@ type Batch struct {
 	Entries   []wire.Entry
 	Last      wire.ID // of the page that they came with; those that were passed over may stand behind the last entry
 	Try       int     // from 1: how often some of the page has been handed over
+
+	// Before is the Detail of the verdict that held these entries, nil at the first try.
+	Before any
+	// Stopping tells that the session is ending, so that what fails now may fail because of that.
+	Stopping func() bool
 }
 
 // Verdict is what came of handing entries over.
 type Verdict struct {
 	Action  Action
 	Skipped int // entries given up on in this hand-over, whatever the action
+	Parked  int // entries put aside in this hand-over, whatever the action
 
 	// The rest is for an Action other than Advance.
 
@@ -60,7 +66,7 @@ type Verdict struct {
 	RetryAfter time.Duration // raises the wait before that, up to maxRetryAfter
 	Cause      string        // one word: what holds the position
 	Err        error
-	Detail     any         // for Status
+	Detail     any         // for Status, and for the next hand-over
 	Log        []slog.Attr // for the log
 }
 
@@ -110,7 +116,7 @@ type Observer interface {
 	ReadFailed(partition int)
 	// Failed tells of a hand-over that did not work out, and of what was given up on if its action is to skip.
 	Failed(partition int, verdict Verdict)
-	// Passed tells that the position moved past a page, of which so many entries were given up on.
+	// Passed tells that the position moved past a page, of which so many entries were given up on or put aside.
 	Passed(partition int, page Page, skipped int)
 	// SaveFailed tells that positions could not be written.
 	SaveFailed()

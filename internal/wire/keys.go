@@ -34,3 +34,19 @@ const (
 	MetaPartitions = "partitions"
 	MetaVersion    = "v"
 )
+
+// Parked is the stream of the entries that a consumer put aside. The kind of key stands in front of the tag, where no
+// name of a consumer can imitate it, and in front of it RedisEvents has other words.
+func (k Keys) Parked(consumer string) string {
+	return k.Prefix + "parked:{" + k.Topic + "}:" + consumer
+}
+
+// ParkedIndex is the hash that tells which entries stand in the parked stream.
+func (k Keys) ParkedIndex(consumer string) string {
+	return k.Prefix + "parked-index:{" + k.Topic + "}:" + consumer
+}
+
+// ParkedGone is the hash of the entries that left the parked stream before the position had passed them.
+func (k Keys) ParkedGone(consumer string) string {
+	return k.Prefix + "parked-gone:{" + k.Topic + "}:" + consumer
+}
