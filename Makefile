@@ -8,15 +8,15 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
 E2E_LOG := $(CURDIR)/.tools/e2e.log
-NESTED := internal/e2e
+NESTED := internal/e2e examples/observability examples/observability/picture
 VERSIONS ?= 1.6.2 1.7.4 1.7.12
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
-tools: $(GOLANGCI) ## install what the tests need: redis-server, restate-server, the linter
+tools: $(GOLANGCI) ## install what the tests need: redis-server, restate-server, promtool, the linter
 	@bash internal/e2e/tools.sh
 
 $(GOLANGCI):
@@ -29,6 +29,7 @@ test: tools ## everything: vet, lint, tests with the race detector, end-to-end t
 	go vet ./...
 	$(MAKE) --no-print-directory lint
 	go test -race -shuffle=on ./...
+	$(MAKE) --no-print-directory observability
 	$(MAKE) --no-print-directory e2e
 
 .PHONY: unit
@@ -41,6 +42,15 @@ e2e: ## the end-to-end tests alone, on a real redis-server and a real restate-se
 	@cd internal/e2e && if CI=true go test -race -shuffle=on -count=1 -timeout 20m -v ./... >$(E2E_LOG) 2>&1; \
 	then grep -E '^(e2e: |ok |--- )|_test\.go:[0-9]+: ' $(E2E_LOG); \
 	else cat $(E2E_LOG); exit 1; fi
+
+.PHONY: observability
+observability: ## the tests of the alerts, and an outage of examples/observability as Prometheus sees it
+	@cd examples/observability && go vet ./... && go test -race -shuffle=on -count=1 -timeout 3m ./...
+	@cd examples/observability/picture && go vet ./... && go test -count=1 ./...
+
+.PHONY: picture
+picture: ## draw examples/observability/panels.png anew, from an outage of ten minutes
+	@cd examples/observability/picture && go run .
 
 .PHONY: conformance
 conformance: ## the recorded answers against each restate-server of VERSIONS, one after the other

@@ -2,6 +2,7 @@
 # Fetches the servers that the end-to-end tests run against, unless they are there:
 #   redis-server    of the system, installed from Debian's packages when there is none
 #   restate-server  of the npm package @restatedev/restate-server, into .tools/ at the repository's root
+#   promtool        with prometheus of the system, as redis-server: checks the alerts of examples/observability
 # RESTATE_VERSION chooses another restate-server than the pinned one. Runs again at no cost.
 set -euo pipefail
 
@@ -81,6 +82,13 @@ fetch_redis() {
 	fi
 }
 
+fetch_prometheus() {
+	if ! command -v promtool >/dev/null; then
+		apt_install prometheus
+		command -v promtool >/dev/null || die "prometheus was installed but promtool is not in PATH"
+	fi
+}
+
 fetch_restate() {
 	local target="$root/.tools/restate-$restate_version" binary
 	binary="$(restate_binary "$target")"
@@ -108,8 +116,12 @@ fetch_restate() {
 }
 
 fetch_redis
+fetch_prometheus
 fetch_restate
 redis_version="$(version_of "$(command -v redis-server)")"
 [ -n "$redis_version" ] || die "redis-server does not tell its version"
+promtool_version="$(version_of "$(command -v promtool)")"
+[ -n "$promtool_version" ] || die "promtool does not tell its version"
 echo "redis-server $redis_version"
 echo "restate-server $restate_version"
+echo "promtool $promtool_version"

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// telemetry is where the library's numbers and spans go. Nothing global is set: two services may run in one process.
+type telemetry struct {
+	registry *prometheus.Registry // what /metrics shows
+	metrics  *sdkmetric.MeterProvider
+	traces   trace.TracerProvider
+	exported *sdktrace.TracerProvider // nil with tracing off
+}
+
+func newTelemetry(ctx context.Context, tracing bool) (*telemetry, error) {
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES come last and win.
+	service, err := resource.New(ctx,
+		resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", serviceName)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("describe the service: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	if err != nil {
+		return nil, fmt.Errorf("export metrics: %w", err)
+	}
+	t := &telemetry{
+		registry: registry,
+		// No views: the library's histograms bring buckets that fit what they measure.
+		metrics: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(service)),
+		traces:  noop.NewTracerProvider(),
+	}
+	if tracing {
+		spans, err := otlptracehttp.New(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("export traces: %w", err)
+		}
+		t.exported = sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(service))
+		t.traces = t.exported
+	}
+	return t, nil
+}
+
+// shutdown sends the spans that are still here.
+func (t *telemetry) shutdown(ctx context.Context) error {
+	err := t.metrics.Shutdown(ctx)
+	if t.exported != nil {
+		err = errors.Join(err, t.exported.Shutdown(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("stop telemetry: %w", err)
+	}
+	return nil
+}
