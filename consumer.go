@@ -1,12 +1,12 @@
 package restatestart
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +61,7 @@ type Consumer[T any] struct {
 	backend backend
 	metrics *loopMetrics
 	tracer  trace.Tracer
+	checks  *preflight // nil: none
 
 	running atomic.Bool
 	mu      sync.Mutex // guards what Status shows
@@ -122,7 +123,15 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 	if c.metrics, err = newLoopMetrics(topic, options); err != nil {
 		return nil, fmt.Errorf("restatestart: ConsumerOptions.MeterProvider: %w", err)
 	}
-	_, c.starts = handler.(*Starter[T])
+	starter, isStarter := handler.(*Starter[T])
+	c.starts = isStarter
+	name := ""
+	if isStarter {
+		name = starter.options.Handler
+	}
+	if c.checks, err = newPreflight(options, cmp.Or(name, DefaultHandler), c.log); err != nil {
+		return nil, fmt.Errorf("restatestart: ConsumerOptions.%w", err)
+	}
 	c.backend = connect(c)
 	return c, nil
 }
@@ -135,7 +144,7 @@ func newConsumer[T any](topic string, decode func([]byte) (T, error), handler Ha
 // Run survives every error of Redis, from the start on: it tries again after HoldMin, doubling to HoldMax. It
 // returns an error for what no waiting heals: a topic with more partitions than Partitions, a wire version it
 // does not know, a connection pool that is too small, a client that was closed, a Run that is under way already,
-// and, with ErrorFail, the handler's error.
+// the findings of a strict Preflight, and, with ErrorFail, the handler's error.
 func (c *Consumer[T]) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("restatestart: consumer %s of topic %s is running already", c.options.Consumer, c.topic)
@@ -173,6 +182,11 @@ const stopLimit = time.Second - 20*time.Millisecond
 
 // consume finds out what to consume, and does.
 func (c *Consumer[T]) consume(ctx context.Context) error {
+	endChecks, err := c.checks.begin(ctx, c.trouble)
+	defer endChecks()
+	if err != nil {
+		return err
+	}
 	partitions, err := c.countPartitions(ctx)
 	if ctx.Err() != nil {
 		return nil // stopped before it began
@@ -275,11 +289,7 @@ func (c *Consumer[T]) recordedPartitions(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if v, err := strconv.Atoi(version); err == nil && v != wire.Version {
-		return 0, fmt.Errorf("%w %d, this package reads %d", errVersion, v, wire.Version)
-	}
-	count, _ := strconv.Atoi(partitions) // RedisEvents takes an unreadable count for none
-	return max(count, 0), nil
+	return parseMeta(partitions, version)
 }
 
 const watchInterval = 5 * time.Second

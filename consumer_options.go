@@ -95,6 +95,10 @@ type ConsumerOptions struct {
 	// above owns nothing, which the log and Status say.
 	InstanceIndex *int
 
+	// Preflight asks Restate's admin API when Run begins whether the workflows are there, and fit. Defaults to nil, which
+	// asks nothing.
+	Preflight *Preflight
+
 	// TracerProvider and MeterProvider are where the loop's spans and metrics go, under ConsumerScopeName. A Starter has
 	// its own. They default to OpenTelemetry's global ones.
 	TracerProvider trace.TracerProvider

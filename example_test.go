@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/admin/admintest"
 	"github.com/redisevents/restatestart/restatetest"
 )
 
@@ -184,4 +185,69 @@ func ExampleConsumer_Status() {
 	}
 	fmt.Println(consumer.Status().State) // Run was not called yet
 	// Output: starting
+}
+
+// An operator steps over a message that will never be accepted. The consumer need not run.
+func ExamplePositions() {
+	server := miniredis.NewMiniRedis()
+	_ = server.Start()
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = rdb.Close() }()
+	for _, id := range []string{"17-0", "17-1", "17-2"} {
+		_, _ = server.XAdd("s:{bets_settled}:0", id, []string{"b", `{}`})
+	}
+	server.HSet("p:{bets_settled}:bonus-payout", "0", "17-0|")
+
+	positions, err := restatestart.NewPositions(rdb, "bets_settled", restatestart.PositionsOptions{Consumer: "bonus-payout"})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	preview, err := positions.Preview(ctx, 0, restatestart.ToID("17-1"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("from", preview.From, "to", preview.To, "skips", preview.Skipped, "and reads again", preview.Again)
+	if _, err := positions.Reset(ctx, 0, restatestart.ToID("17-1")); err != nil {
+		panic(err)
+	}
+	list, err := positions.List(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for _, at := range list {
+		fmt.Println(at.Stream, "lag", *at.Lag, "waiting for the consumer to go on behind", at.Pending.To)
+	}
+	// Output:
+	// from 17-0 to 17-1 skips 1 and reads again 0
+	// s:{bets_settled}:0 lag 1 waiting for the consumer to go on behind 17-1
+}
+
+// A strict preflight makes a misspelt handler an error of Run, before anything is read.
+func ExamplePreflight() {
+	restate := admintest.New("1.7.12") // a double of Restate's admin API, with a workflow BonusPayout whose handler is run
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer func() { _ = rdb.Close() }()
+	consumer, err := restatestart.NewConsumer(rdb, "bets_settled", restatestart.JSON[BetSettled],
+		restatestart.HandlerFunc[BetSettled](func(context.Context, []restatestart.Message[BetSettled]) error { return nil }),
+		restatestart.ConsumerOptions{Consumer: "bonus-payout", Preflight: &restatestart.Preflight{
+			AdminURL:         "http://restate:9070",
+			Workflows:        []restatestart.PreflightWorkflow{{Name: "BonusPayout", Handler: "Run"}},
+			RedeliveryWindow: 72 * time.Hour,
+			Strict:           true,
+			HTTPClient:       restate.Client(),
+		}})
+	if err != nil {
+		panic(err)
+	}
+	err = consumer.Run(context.Background())
+	if failed, ok := errors.AsType[*restatestart.PreflightError](err); ok {
+		for _, finding := range failed.Findings {
+			fmt.Println(finding.Code, "-", finding.Text)
+		}
+	}
+	// Output:
+	// retention - BonusPayout: it is forgotten 1d after its completion, by its workflow_completion_retention, and the redelivery window is 72h0m0s
+	// handler_unknown - BonusPayout: it has no handler Run; that is run
 }

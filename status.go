@@ -32,6 +32,8 @@ type Status struct {
 	Connections int `json:"connections"`
 	// PositionsFailing tells that positions cannot be written. Nil when they can.
 	PositionsFailing *PositionsFailing `json:"positionsFailing,omitempty"`
+	// Preflight tells what came of ConsumerOptions.Preflight. Nil when there is none.
+	Preflight *PreflightStatus `json:"preflight,omitempty"`
 	// Partitions are those this instance owns, in order.
 	Partitions []PartitionStatus `json:"partitions"`
 }
@@ -128,7 +130,7 @@ func (c *Consumer[T]) Status() Status {
 	c.mu.Unlock()
 	status := Status{
 		Topic: c.topic, Consumer: c.options.Consumer, KeyPrefix: c.options.KeyPrefix,
-		State: run.state, Partitions: []PartitionStatus{},
+		State: run.state, Preflight: c.checks.now(), Partitions: []PartitionStatus{},
 	}
 	if run.state == "" {
 		status.State = StateStarting

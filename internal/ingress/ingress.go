@@ -54,7 +54,7 @@ type Client struct {
 
 // New checks the configuration and makes a Client. It does no I/O.
 func New(config Config) (*Client, error) {
-	base, err := parseURL(config.URL)
+	base, err := ParseURL(config.URL)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 // can pass for a port or a path.
 var errURL = errors.New("not a valid URL; what is wrong is not shown, since it holds credentials, which may need escaping")
 
-// parseURL checks the base URL.
-func parseURL(text string) (*url.URL, error) {
+// ParseURL checks a base URL, of the ingress or of the admin API. Its errors hold no credentials.
+func ParseURL(text string) (*url.URL, error) {
 	parsed, err := checkURL(text)
 	if err != nil && strings.Contains(text, "@") {
 		return nil, errURL
