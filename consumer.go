@@ -203,6 +203,7 @@ func (c *Consumer[T]) consume(ctx context.Context) error {
 		BatchSize: c.options.BatchSize, Block: c.options.Block, ReadAhead: c.options.ReadAhead,
 		PersistInterval: c.options.PersistInterval, PersistEach: c.options.Persist == PersistEachBatch,
 		DrainTimeout: c.options.DrainTimeout, HoldMin: c.options.HoldMin, HoldMax: c.options.HoldMax, Name: c.keys.Stream,
+		Gap: c.gap, GapHold: c.options.Gaps == GapHold,
 	})
 	c.show(runStatus{state: StateRunning, group: group})
 	c.metrics.begin(owned)

@@ -16,6 +16,7 @@ type loopGauges struct {
 	blockedFor metric.Float64ObservableGauge
 	lagEntries metric.Int64ObservableGauge
 	lagTime    metric.Float64ObservableGauge
+	trimIn     metric.Int64ObservableGauge
 	length     metric.Int64ObservableGauge
 	stopped    metric.Int64ObservableGauge
 }
@@ -26,6 +27,7 @@ func newLoopGauges(meter *instruments) loopGauges {
 		blockedFor: meter.floatGauge("streams.block.duration_ms", "ms", "For how long something has held the partition; 0 when nothing does."),
 		lagEntries: meter.gauge("streams.lag.entries", "entries", "Entries of the stream behind the position."),
 		lagTime:    meter.floatGauge("streams.lag.ms", "ms", "Age of the oldest message that is read and not done; 0 when there is none."),
+		trimIn:     meter.gauge("streams.trim.in", "s", "Time until trimming reaches the position, if that goes on to stand."),
 		length:     meter.gauge("streams.stream.length", "entries", "Entries in the stream, done ones included."),
 		stopped:    meter.gauge("streams.partitions.stopped", "partitions", "Partitions that an error of the handler has stopped."),
 	}
@@ -38,7 +40,7 @@ func (m *loopMetrics) watch(group *stream.Group) (unwatch func()) {
 	registration, err := m.meter.RegisterCallback(func(_ context.Context, observer metric.Observer) error {
 		m.observe(observer, group)
 		return nil
-	}, g.blocked, g.blockedFor, g.lagEntries, g.lagTime, g.length, g.stopped)
+	}, g.blocked, g.blockedFor, g.lagEntries, g.lagTime, g.trimIn, g.length, g.stopped)
 	if err != nil {
 		return func() {}
 	}
@@ -74,6 +76,9 @@ func (m *loopMetrics) observe(observer metric.Observer, group *stream.Group) {
 			observer.ObserveFloat64(m.gauges.lagTime, since(status.Oldest), labels.gauge)
 		case status.State == stream.Idle:
 			observer.ObserveFloat64(m.gauges.lagTime, 0, labels.gauge)
+		}
+		if status.TrimIn != nil {
+			observer.ObserveInt64(m.gauges.trimIn, int64(status.TrimIn.Seconds()), labels.gauge)
 		}
 		if status.Sampled {
 			observer.ObserveInt64(m.gauges.length, status.Length, labels.length)

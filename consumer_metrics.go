@@ -34,6 +34,7 @@ type loopMetrics struct {
 	failures      metric.Int64Counter
 	lostMessages  metric.Int64Counter
 	putAside      metric.Int64Counter
+	gaps          metric.Int64Counter
 	flushFailures metric.Int64Counter
 	durations     metric.Float64Histogram
 	sizes         metric.Int64Histogram
@@ -51,6 +52,7 @@ type partitionLabels struct {
 	counted []metric.AddOption
 	lost    map[string][]metric.AddOption // by cause
 	parked  map[string][]metric.AddOption // by event
+	gaps    [len(gapKindNames)][]metric.AddOption
 	gauge   metric.MeasurementOption
 	length  metric.MeasurementOption // without the consumer
 }
@@ -68,6 +70,7 @@ func newLoopMetrics(topic string, options ConsumerOptions) (*loopMetrics, error)
 	m.failures = meter.counter("streams.errors", "messages", "Hand-overs that did not work out, and outages of reading.")
 	m.lostMessages = meter.counter("streams.lost", "messages", "Messages that were given up on.")
 	m.putAside = meter.counter("streams.parked", "messages", "Messages that were parked, and parked ones that were replayed or discarded.")
+	m.gaps = meter.counter("streams.gaps", "{gap}", "Holes in a stream: entries that vanished before they were read.")
 	m.flushFailures = meter.counter("streams.positions.flush_failures", "failures", "Writes of positions that failed.")
 	m.durations = meter.histogram("streams.batch.duration", "ms", "Time that one call of the handler took.", batchMilliseconds)
 	m.sizes = meter.sizes("streams.batch.size", "messages", "Messages of one call of the handler.", batchSizes)
@@ -89,7 +92,13 @@ func (m *loopMetrics) labels(partition int) *partitionLabels {
 		}
 		m.partitions[partition] = labels
 		m.consumed.Add(context.Background(), 0, labels.counted...)
-		for _, cause := range [...]string{causeMalformed, causeHandler} {
+		for kind, name := range gapKindNames {
+			labels.gaps[kind] = counted(m.topic, number, m.consumer, attribute.String("kind", name))
+			if GapKind(kind) != GapUnknown {
+				m.gaps.Add(context.Background(), 0, labels.gaps[kind]...)
+			}
+		}
+		for _, cause := range [...]string{causeMalformed, causeHandler, causeVanished} {
 			labels.lost[cause] = counted(m.topic, number, m.consumer, attribute.String("cause", cause))
 			m.lostMessages.Add(context.Background(), 0, labels.lost[cause]...)
 		}
@@ -157,6 +166,15 @@ func (m *loopMetrics) parked(partition int, event parkedEvent) {
 	if event.kind() != "" {
 		m.putAside.Add(context.Background(), 1, m.labels(partition).parked[event.kind()]...)
 	}
+}
+
+// gap counts a hole, and what was lost in it, as far as that is known.
+func (m *loopMetrics) gap(partition int, gap Gap) {
+	defer passOver()
+	if gap.Lost != nil {
+		m.lost(partition, causeVanished, int(*gap.Lost))
+	}
+	m.gaps.Add(context.Background(), 1, m.labels(partition).gaps[gap.Kind]...)
 }
 
 // handled measures one call of the handler.

@@ -1,6 +1,7 @@
 package restatestart_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -13,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/stream"
+	"github.com/redisevents/restatestart/internal/stream/streamtest"
+	"github.com/redisevents/restatestart/internal/wire"
 	"github.com/redisevents/restatestart/restatetest"
 )
 
@@ -78,21 +82,22 @@ func TestGaugesSayNothingBeforeTheFirstReadAndAfterTheRun(t *testing.T) {
 		pass(time.Second)
 		assert.Empty(t, telemetry.allMetrics(t), "nothing is known before Redis was reached")
 		w.setMeta("1", "1", nil)
-		pass(2500 * time.Millisecond) // the third try has worked, and the first read still waits for something to come
-		require.Equal(t, restatestart.StateStarting, w.partition(0).State)
-		for _, line := range telemetry.allMetrics(t) {
-			assert.NotRegexp(t, "^streams.(block|lag.ms)", line)
-		}
 		pass(10 * time.Second)
 		assert.Equal(t, []string{
 			"streams.block.duration_ms" + ofPartition + " is 0",
 			"streams.blocked" + ofPartition + " is 0",
 			"streams.consumed" + ofPartition + " total 0",
 			"streams.filtered" + ofConsumer + " total 0",
+			"streams.gaps{consumer=payout,kind=ahead,partition=0,topic=claims} total 0",
+			"streams.gaps{consumer=payout,kind=deleted,partition=0,topic=claims} total 0",
+			"streams.gaps{consumer=payout,kind=gone,partition=0,topic=claims} total 0",
+			"streams.gaps{consumer=payout,kind=replaced,partition=0,topic=claims} total 0",
+			"streams.gaps{consumer=payout,kind=trimmed,partition=0,topic=claims} total 0",
 			"streams.lag.entries" + ofPartition + " is 0",
 			"streams.lag.ms" + ofPartition + " is 0",
 			"streams.lost{cause=handler,consumer=payout,partition=0,topic=claims} total 0",
 			"streams.lost{cause=malformed,consumer=payout,partition=0,topic=claims} total 0",
+			"streams.lost{cause=vanished,consumer=payout,partition=0,topic=claims} total 0",
 			"streams.parked{consumer=payout,event=discarded,partition=0,topic=claims} total 0",
 			"streams.parked{consumer=payout,event=parked,partition=0,topic=claims} total 0",
 			"streams.parked{consumer=payout,event=replayed,partition=0,topic=claims} total 0",
@@ -107,6 +112,29 @@ func TestGaugesSayNothingBeforeTheFirstReadAndAfterTheRun(t *testing.T) {
 		assert.NotEqual(t, beat, telemetry.allMetrics(t)[before], "the heartbeat goes on while nothing comes")
 		require.NoError(t, w.stop())
 		assert.Empty(t, slices.DeleteFunc(telemetry.metrics(t), isRead), "gauges end with the run")
+	})
+}
+
+// silent is a source whose reads are not answered.
+type silent struct{ *streamtest.Source }
+
+func (silent) Read(ctx context.Context, _ int, _ wire.ID, _ int, _ time.Duration) (stream.Page, error) {
+	<-ctx.Done()
+	return stream.Page{}, ctx.Err()
+}
+
+func TestAPartitionThatWasNotReadYetHasNoGauges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, telemetry := recordedWorld(t, 1)
+		w.reads = silent{w.source}
+		w.run(&recorder{})
+		pass(time.Second)
+		require.Equal(t, restatestart.StateStarting, w.partition(0).State)
+		for _, line := range telemetry.allMetrics(t) {
+			assert.NotRegexp(t, "^streams.(block|lag.ms)", line)
+		}
+		require.NoError(t, w.stop())
 	})
 }
 
@@ -253,11 +281,19 @@ func TestC4C5WhatEachPolicyReports(t *testing.T) {
 
 func TestPositionsThatCannotBeWrittenAreCounted(t *testing.T) {
 	t.Parallel()
-	_, client := redisWorld(t, &redis.Options{})
+	server, client := redisWorld(t, &redis.Options{})
 	telemetry := record()
 	require.NoError(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: "s:{claims}:0", Values: []string{"b", "{}"}}).Err())
-	require.NoError(t, client.Set(t.Context(), "p:{claims}:payout:meta", "not a hash", 0).Err())
-	consume(t, client, 1, restatestart.ConsumerOptions{MeterProvider: telemetry.meters})
+	ctx, cancel := context.WithCancel(t.Context())
+	consumer, err := restatestart.NewConsumer(client, "claims", restatestart.JSON[claim],
+		restatestart.HandlerFunc[claim](func(context.Context, []restatestart.Message[claim]) error {
+			server.Del("p:{claims}:payout:meta")
+			err := server.Set("p:{claims}:payout:meta", "not a hash")
+			cancel()
+			return err
+		}), restatestart.ConsumerOptions{Consumer: "payout", MeterProvider: telemetry.meters, Block: 10 * time.Millisecond, PersistInterval: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Run(ctx))
 	assert.Contains(t, telemetry.metrics(t), "streams.positions.flush_failures"+ofConsumer+" total 1")
 }
 

@@ -1,6 +1,7 @@
 package restatestart
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,6 +86,17 @@ type ConsumerOptions struct {
 
 	// OnRejected says what a start does that will not be accepted, however often it is sent. Defaults to RejectedHold.
 	OnRejected RejectedPolicy
+
+	// Gaps says what entries that vanish before they were read do to their partition. Defaults to GapContinue.
+	Gaps GapPolicy
+
+	// OnGap is told of entries that vanished unread, each entry once, across restarts too: when it was told and the
+	// process dies before that is stored, within PersistInterval, it is told again. A hole that grows is told at most
+	// every 30 s, with what was added to it. It is called on the partition's own goroutine, one call at a time for a
+	// partition, while the others go on: whatever takes long belongs elsewhere, since no entry of the partition is read
+	// meanwhile. It may ask for Status. A panic is logged and passed over. Its context ends with the Run. Defaults to none: the log
+	// and Status tell too.
+	OnGap func(ctx context.Context, gap Gap)
 
 	// InstanceCount is how many instances share the partitions under this consumer's name, each a contiguous part of
 	// them. Defaults to the environment's STREAMS_INSTANCE_COUNT, else to 1.
@@ -244,6 +256,8 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		return o, fmt.Errorf("OnMalformed: there is no policy %d", o.OnMalformed)
 	case o.OnRejected != RejectedHold && o.OnRejected != RejectedPark:
 		return o, fmt.Errorf("OnRejected: there is no policy %d", o.OnRejected)
+	case o.Gaps != GapContinue && o.Gaps != GapHold:
+		return o, fmt.Errorf("Gaps: there is no policy %d", o.Gaps)
 	case o.StartFrom.kind == startTime && o.StartFrom.at.IsZero():
 		return o, errors.New("StartFrom: the time is zero")
 	case o.InstanceIndex != nil && *o.InstanceIndex < 0:

@@ -149,6 +149,7 @@ func TestNewConsumerNamesTheFieldThatIsWrong(t *testing.T) {
 		"OnError: there is no policy 9":         func(o *restatestart.ConsumerOptions) { o.OnError = 9 },
 		"OnMalformed: there is no policy 9":     func(o *restatestart.ConsumerOptions) { o.OnMalformed = 9 },
 		"OnRejected: there is no policy 2":      func(o *restatestart.ConsumerOptions) { o.OnRejected = 2 },
+		"Gaps: there is no policy 9":            func(o *restatestart.ConsumerOptions) { o.Gaps = 9 },
 		"StartFrom: the time is zero":           func(o *restatestart.ConsumerOptions) { o.StartFrom = restatestart.FromTime(time.Time{}) },
 		"Types: name 1 is empty":                func(o *restatestart.ConsumerOptions) { o.Types = []string{"a", ""} },
 		"InstanceCount: -1 is negative":         func(o *restatestart.ConsumerOptions) { o.InstanceCount = -1 },

@@ -180,18 +180,33 @@ type commands struct {
 func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, pipeline []redis.Cmder) error {
+		for _, command := range pipeline {
+			c.note(command)
+		}
+		return next(ctx, pipeline)
+	}
 }
 
 func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		if command.Name() == c.name {
-			c.mu.Lock()
-			c.seen = append(c.seen, command.Args())
-			c.mu.Unlock()
-		}
+		c.note(command)
 		return next(ctx, command)
 	}
+}
+
+func (c *commands) note(command redis.Cmder) {
+	if command.Name() == c.name {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.seen = append(c.seen, command.Args())
+	}
+}
+
+func (c *commands) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.seen)
 }
 
 // B58, B22: a read always says how much it wants, and from which id on: never all there is, and never `$`.
@@ -204,13 +219,21 @@ func TestEveryReadNamesItsCountAndItsID(t *testing.T) {
 		_, err := server.XAdd("s:{claims}:0", id, []string{"b", `{"key":"k"}`})
 		require.NoError(t, err)
 	}
-	consume(t, client, 3, restatestart.ConsumerOptions{BatchSize: 2})
+	var last sync.WaitGroup
+	last.Go(func() {
+		assert.Eventually(t, func() bool { return reads.count() > 2 }, 20*time.Second, time.Millisecond)
+		_, err := server.XAdd("s:{claims}:0", "1-4", []string{"b", `{"key":"k"}`})
+		assert.NoError(t, err)
+	})
+	consume(t, client, 4, restatestart.ConsumerOptions{BatchSize: 2})
+	last.Wait()
 	reads.mu.Lock()
 	defer reads.mu.Unlock()
-	require.GreaterOrEqual(t, len(reads.seen), 2)
-	for i, after := range []string{"0-0", "1-2"} {
-		assert.Equal(t, []any{"xread", "count", int64(2), "block", int64(10), "streams", "s:{claims}:0", after}, reads.seen[i])
+	require.GreaterOrEqual(t, len(reads.seen), 3)
+	for i, after := range []string{"0-0", "1-2"} { // behind: it does not wait, and looks for holes
+		assert.Equal(t, []any{"xread", "count", int64(2), "streams", "s:{claims}:0", after}, reads.seen[i])
 	}
+	assert.Equal(t, []any{"xread", "count", int64(2), "block", int64(10), "streams", "s:{claims}:0", "1-3"}, reads.seen[2])
 }
 
 // B60: a stream that was evicted, or lost by a restart without persistence, begins again; what comes is delivered.

@@ -17,6 +17,7 @@ const (
 	causeStarts    = "starts"
 	causeMalformed = "malformed"
 	causeHandler   = "handler"
+	causeVanished  = "vanished" // of a loss only: see Gap
 )
 
 // blockedDetail is what a hold is about, for Status.

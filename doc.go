@@ -41,7 +41,8 @@
 //	streams.filtered                  counter    messages    topic, consumer                             Messages of none of the Types.
 //	streams.reads                     counter    {read}      topic, partition, consumer                  Reads that were answered, empty ones too: the heartbeat.
 //	streams.errors                    counter    messages    topic, consumer, policy, exception.type     Hand-overs that did not work out, and outages of reading.
-//	streams.lost                      counter    messages    topic, partition, consumer, cause           Messages given up on. Causes: malformed, handler.
+//	streams.lost                      counter    messages    topic, partition, consumer, cause           Messages given up on, or gone. Causes: malformed, handler, vanished.
+//	streams.gaps                      counter    {gap}       topic, partition, consumer, kind            Holes in a stream. A GapKind each.
 //	streams.parked                    counter    messages    topic, partition, consumer, event           Messages parked, replayed or discarded, as the event says.
 //	streams.batch.duration            histogram  ms          topic, consumer                             One call of the handler.
 //	streams.batch.size                histogram  messages    topic, consumer                             Messages of one call of the handler.
@@ -49,6 +50,7 @@
 //	streams.block.duration_ms         gauge      ms          topic, partition, consumer                  For how long it has been held, else 0.
 //	streams.lag.entries               gauge      entries     topic, partition, consumer                  Entries behind the position, exact.
 //	streams.lag.ms                    gauge      ms          topic, partition, consumer                  Age of the oldest message read and not done, 0 when there is none.
+//	streams.trim.in                   gauge      s           topic, partition, consumer                  Time until trimming reaches a position that stands.
 //	streams.stream.length             gauge      entries     topic, partition                            Entries in the stream, done ones included.
 //	streams.partitions.stopped        gauge      partitions  topic, consumer                             Partitions that ErrorStop has stopped.
 //	streams.positions.flush_failures  counter    failures    topic, consumer                             Writes of positions that failed.

@@ -123,6 +123,15 @@ func reportedInstruments(t *testing.T) map[string]string {
 		w.publish(0, "a", "bad", "")
 		w.run(starterOn(t, fake, nil, restatestart.Options{MeterProvider: telemetry.meters}))
 		pass(10 * time.Second)
+		fake.Script("stuck", restatetest.Status(400).Always())
+		w.publish(0, keysOf(30)...)
+		pass(time.Second)
+		w.publish(0, "stuck")
+		for range 20 {
+			w.publish(0, "k1")
+			w.source.Trim(0, 30)
+			pass(5 * time.Second)
+		}
 		w.consumer.Reporting(t.Context())() // what no world in memory brings about
 		w.consumer.Observer().Failed(0, stream.Verdict{})
 		var collected metricdata.ResourceMetrics

@@ -76,16 +76,26 @@ type PartitionStatus struct {
 	Handed  int64 `json:"handed"`
 	Skipped int64 `json:"skipped"`
 	Parked  int64 `json:"parked"`
+	// Gaps counts the holes that were reported in this Run: entries that vanished before they were read. LastGap is the
+	// last of them.
+	Gaps    int64 `json:"gaps"`
+	LastGap *Gap  `json:"lastGap,omitempty"`
+	// TrimIn is how many seconds it takes until trimming reaches the position, if that goes on to stand and messages go
+	// on to come as in the last minute. Nil when the position moves or nothing is behind it, when nothing was trimmed in
+	// the last ten minutes, and as long as Lag is not known.
+	TrimIn *int64 `json:"trimInSeconds,omitempty"`
 }
 
 // Blocked is what holds a partition.
 type Blocked struct {
-	// Since is when the hold began, Attempts how often it was tried so far, and Next when it is tried again.
+	// Since is when the hold began, Attempts how often it was tried so far, and Next when it is tried again: zero when
+	// that takes a reset.
 	Since    time.Time `json:"since"`
 	Attempts int       `json:"attempts"`
-	Next     time.Time `json:"next"`
+	Next     time.Time `json:"next,omitzero"`
 	// Cause is one of starts (a *BlockedError), malformed (entries that cannot be decoded), handler (another error of
-	// the handler), read (the stream cannot be read) and positions (they cannot be read or written).
+	// the handler), read (the stream cannot be read), positions (they cannot be read or written) and gap (entries
+	// vanished unread, with GapHold).
 	Cause string `json:"cause"`
 	// Error is the last error in one line.
 	Error string `json:"error"`
@@ -93,6 +103,8 @@ type Blocked struct {
 	Failed []FailedStart `json:"failed,omitempty"`
 	// Malformed are the ids of the entries that cannot be decoded.
 	Malformed []string `json:"malformed,omitempty"`
+	// Gap is the hole, when the cause is gap.
+	Gap *Gap `json:"gap,omitempty"`
 }
 
 // runStatus is what Status shows of a run.
@@ -148,17 +160,18 @@ func (c *Consumer[T]) Status() Status {
 	owned := make([]int, 0, len(partitions))
 	for _, partition := range partitions {
 		owned = append(owned, partition.Partition)
-		status.Partitions = append(status.Partitions, partitionStatus(partition))
+		status.Partitions = append(status.Partitions, c.partitionStatus(partition))
 	}
 	status.Connections = connections(owned)
 	return status
 }
 
-func partitionStatus(from stream.Status) PartitionStatus {
+func (c *Consumer[T]) partitionStatus(from stream.Status) PartitionStatus {
 	status := PartitionStatus{
 		Partition: from.Partition, Stream: from.Stream, State: stateOf(from.State), Position: from.Position.String(),
 		Started: from.Read, Missing: from.Missing, Passed: from.Passed, Handed: from.Handed, Skipped: from.Skipped,
 		Parked: from.Parked,
+		Gaps:   from.Gaps,
 	}
 	if from.Err != nil {
 		status.Error = errorLine(from.Err)
@@ -172,11 +185,23 @@ func partitionStatus(from stream.Status) PartitionStatus {
 	if !from.Oldest.IsZero() {
 		status.Oldest = &from.Oldest
 	}
+	if from.LastGap != nil {
+		gap := c.gapOf(from.Partition, *from.LastGap)
+		status.LastGap = &gap
+	}
+	if from.TrimIn != nil {
+		seconds := int64(*from.TrimIn / time.Second)
+		status.TrimIn = &seconds
+	}
 	if held := from.Blocked; held != nil {
 		detail, _ := held.Detail.(blockedDetail)
 		status.Blocked = &Blocked{
 			Since: held.Since, Attempts: held.Attempts, Next: held.Next, Cause: held.Cause, Error: errorLine(held.Err),
 			Failed: detail.failed, Malformed: detail.malformed,
+		}
+		if gap, found := held.Detail.(stream.Gap); found {
+			gap := c.gapOf(from.Partition, gap)
+			status.Blocked.Gap = &gap
 		}
 	}
 	return status

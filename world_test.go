@@ -16,6 +16,7 @@ import (
 
 	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/internal/position"
+	"github.com/redisevents/restatestart/internal/stream"
 	"github.com/redisevents/restatestart/internal/stream/streamtest"
 )
 
@@ -23,6 +24,7 @@ import (
 type world struct {
 	t        *testing.T
 	source   *streamtest.Source
+	reads    stream.Source // what is read in place of it, if anything
 	store    *position.Memory
 	parked   *parkedStore
 	consumer *restatestart.Consumer[claim]
@@ -99,8 +101,12 @@ func (w *world) run(handler restatestart.Handler[claim]) {
 func (w *world) connect(handler restatestart.Handler[claim], decode func([]byte) (claim, error)) *restatestart.Consumer[claim] {
 	w.t.Helper()
 	w.options.Logger = w.logger()
+	reads := w.reads
+	if reads == nil {
+		reads = w.source
+	}
 	consumer, err := restatestart.NewConsumerOn(
-		restatestart.Backend{Source: w.source, Store: w.store, Meta: w.meta, Pool: w.pool, Parked: w.parked},
+		restatestart.Backend{Source: reads, Store: w.store, Meta: w.meta, Pool: w.pool, Parked: w.parked},
 		"claims", decode, handler, w.options)
 	require.NoError(w.t, err)
 	return consumer

@@ -18,7 +18,7 @@ func TestTheReadmesPermissionsSuffice(t *testing.T) {
 	admin := server.Client()
 	bets := newTopic(t, admin, "bets_settled", 1)
 	rules := []any{"ACL", "SETUSER", "service", "on", ">secret", "~?:{bets_settled}*", "-@all", "+hello", "+client"} // the last two are go-redis's own
-	for _, command := range []string{"xread", "xinfo|stream", "hmget", "eval", "evalsha", "hget", "hset", "hdel"} {
+	for _, command := range []string{"xread", "xinfo|stream", "hmget", "eval", "evalsha", "hget", "hset", "hdel", "multi", "exec"} {
 		rules = append(rules, "+"+command)
 	}
 	require.NoError(t, admin.Do(t.Context(), rules...).Err())
@@ -27,8 +27,8 @@ func TestTheReadmesPermissionsSuffice(t *testing.T) {
 	client := connectWith(t, options)
 	bets.addTo(t, 0, bet{ID: "old"})
 
-	seen, log := &handled{}, newErrorLog(t)
-	consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{StartFrom: restatestart.FromNow(), Logger: slog.New(log)})
+	seen, log, gaps := &handled{}, newErrorLog(t), &gapLog{}
+	consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{StartFrom: restatestart.FromNow(), Logger: slog.New(log), OnGap: gaps.onGap})
 	require.Eventually(t, func() bool {
 		partitions := consumer.Status().Partitions
 		return len(partitions) == 1 && partitions[0].State == restatestart.StateIdle
@@ -44,5 +44,7 @@ func TestTheReadmesPermissionsSuffice(t *testing.T) {
 	require.NoError(t, admin.HSet(t.Context(), bets.Positions(consumerName), "__reset:0", "0-0|").Err())
 	seen.await(t, 3, patience)
 	assert.Zero(t, log.lines.Load())
-	t.Logf("3 messages with 8 commands")
+	require.NoError(t, admin.Del(t.Context(), bets.Stream(0)).Err())
+	require.Eventually(t, func() bool { return gaps.told(0) == "gone" }, patience, interval)
+	t.Logf("3 messages and a gap with 10 commands")
 }

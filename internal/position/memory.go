@@ -12,7 +12,14 @@ import (
 type Memory struct {
 	mu     sync.Mutex
 	ids    map[int]wire.ID
+	notes  map[int]note
 	resets map[int]Reset
+}
+
+// note is a text and the position that it is about.
+type note struct {
+	at   wire.ID
+	text string
 }
 
 // RequestReset leaves a reset for the partition, as an operator would.
@@ -41,6 +48,9 @@ func (m *Memory) Load(_ context.Context, partitions []int) ([]Stored, error) {
 	stored := make([]Stored, len(partitions))
 	for i, partition := range partitions {
 		stored[i].ID, stored[i].Found = m.ids[partition], m.ids[partition] != wire.ID{}
+		if note := m.notes[partition]; note.at == stored[i].ID {
+			stored[i].Note = note.text
+		}
 		stored[i].Reset = m.pending(partition)
 	}
 	return stored, nil
@@ -52,8 +62,17 @@ func (m *Memory) Save(_ context.Context, writes []Write) ([]*Reset, error) {
 	defer m.mu.Unlock()
 	resets := make([]*Reset, len(writes))
 	for i, write := range writes {
-		if resets[i] = m.pending(write.Partition); resets[i] == nil && m.ids[write.Partition].Compare(write.ID) < 0 {
+		if resets[i] = m.pending(write.Partition); resets[i] != nil {
+			continue
+		}
+		if m.ids[write.Partition].Compare(write.ID) < 0 {
 			m.set(write.Partition, write.ID)
+		}
+		if write.Note != "" && m.ids[write.Partition] == write.ID {
+			if m.notes == nil {
+				m.notes = map[int]note{}
+			}
+			m.notes[write.Partition] = note{write.ID, write.Note}
 		}
 	}
 	return resets, nil
@@ -67,6 +86,7 @@ func (m *Memory) ApplyReset(_ context.Context, partition int, reset Reset) (bool
 		return false, nil
 	}
 	m.set(partition, reset.Target)
+	delete(m.notes, partition)
 	delete(m.resets, partition)
 	return true, nil
 }

@@ -19,10 +19,11 @@ type Store interface {
 	// Save writes the positions that are ahead of what is stored and leaves the others. A partition with a
 	// reset pending is not written: its reset comes back instead. A Write without a position only asks for
 	// pending resets. The answer is in the order of the writes; on an error none or all may have been written.
+	// A note is stored where the position is now the one that it comes with, moved or not.
 	Save(ctx context.Context, writes []Write) ([]*Reset, error)
 
-	// ApplyReset moves the stored position to the reset's target, backwards too, and removes the reset. It
-	// reports false and changes nothing when the pending reset is no longer this one.
+	// ApplyReset moves the stored position to the reset's target, backwards too, and removes the reset, and the note
+	// as well. It reports false and changes nothing when the pending reset is no longer this one.
 	ApplyReset(ctx context.Context, partition int, reset Reset) (bool, error)
 }
 
@@ -31,13 +32,16 @@ type Stored struct {
 	ID         wire.ID // last entry processed; meaningful when Found
 	Found      bool
 	Unreadable string // what stands in the place of a position and is none; such a partition counts as not stored
+	Note       string // what was stored along with exactly this position, empty once anybody has moved it without one
 	Reset      *Reset // pending reset, nil when there is none
 }
 
-// Write is the position to store for a partition; a zero ID writes nothing.
+// Write is the position to store for a partition. A zero ID moves nothing: its note, if it has one, belongs to having
+// no position yet.
 type Write struct {
 	Partition int
 	ID        wire.ID
+	Note      string // about this position, as its writer likes; an empty one is not stored
 }
 
 // Reset is an operator's wish that a partition resume after Target.

@@ -45,10 +45,11 @@ func TestPositionsAreWrittenAsTheOriginalReadsThem(t *testing.T) {
 	writer := wire.DeriveInstanceID("svc-0")
 	store := position.NewRedis(client, wire.Keys{Prefix: "dev:re:", Topic: "bets"}, "payout", writer)
 
-	_, err := store.Save(t.Context(), []position.Write{{Partition: 2, ID: wire.ID{Ms: 1726000000000, Seq: 7}}})
+	_, err := store.Save(t.Context(), []position.Write{{Partition: 2, ID: wire.ID{Ms: 1726000000000, Seq: 7}, Note: "41"}})
 	require.NoError(t, err)
 	assert.Equal(t, "1726000000000-7|1b3a45ca-59c5-d080-8e1c-02429c2efc50", server.HGet("dev:re:p:{bets}:payout", "2"))
 	assert.Equal(t, writer.String(), server.HGet("dev:re:p:{bets}:payout:meta", "2:instanceId"))
+	assert.Equal(t, "1726000000000-7|41", server.HGet("dev:re:p:{bets}:payout:meta", "2:read"))
 	assert.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}\+00:00$`, server.HGet("dev:re:p:{bets}:payout:meta", "2:updatedUtc"))
 }
 

@@ -29,12 +29,19 @@ func (r *Redis) Load(ctx context.Context, partitions []int) ([]Stored, error) {
 		return nil, nil
 	}
 	fields := make([]string, 0, 2*len(partitions))
+	noteFields := make([]string, 0, len(partitions))
 	for _, partition := range partitions {
 		fields = append(fields, wire.PositionField(partition), wire.ResetField(partition))
+		noteFields = append(noteFields, wire.NoteField(partition))
 	}
+	// Should somebody write between the two, a note still says which position it is about.
 	values, err := r.client.HMGet(ctx, r.hash, fields...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read positions from %s: %w", r.hash, err)
+	}
+	notes, err := r.client.HMGet(ctx, r.meta, noteFields...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read positions from %s: %w", r.meta, err)
 	}
 	stored := make([]Stored, len(partitions))
 	for i := range stored {
@@ -49,18 +56,24 @@ func (r *Redis) Load(ctx context.Context, partitions []int) ([]Stored, error) {
 		if value, ok := values[2*i+1].(string); ok {
 			stored[i].Reset = parseReset(value)
 		}
+		if value, ok := notes[i].(string); ok && stored[i].Unreadable == "" {
+			if at, note, err := wire.ParseNote(value); err == nil && at == stored[i].ID {
+				stored[i].Note = note
+			}
+		}
 	}
 	return stored, nil
 }
 
-// saveScript writes each position that is ahead of the stored one, unless a reset is pending.
+// saveScript writes each position that is ahead of the stored one, unless a reset is pending. A note is written when the
+// position is, or stands there already, so that the two cannot disagree.
 //
-// KEYS: positions, meta. ARGV: writer, time, then partition, ms, seq for each write (ms empty: nothing to
-// write). Returns for each the pending reset, or an empty string.
+// KEYS: positions, meta. ARGV: writer, time, then partition, ms, seq, note for each write (ms empty: nothing to
+// write; 0-0: nothing but the note). Returns for each the pending reset, or an empty string.
 const saveScript = wire.LuaIDs + `
 local resets = {}
-for i = 3, #ARGV, 3 do
-  local partition, ms, seq = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+for i = 3, #ARGV, 4 do
+  local partition, ms, seq, note = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local reset = redis.call('HGET', KEYS[1], '__reset:' .. partition)
   if parse(reset) then
     resets[#resets + 1] = reset
@@ -68,9 +81,14 @@ for i = 3, #ARGV, 3 do
     resets[#resets + 1] = ''
     if ms ~= '' then
       local oldMs, oldSeq = parse(redis.call('HGET', KEYS[1], partition))
-      if not oldMs or ahead(ms, seq, oldMs, oldSeq) then
+      local zero = ms == '0' and seq == '0'
+      local moves = not zero and (not oldMs or ahead(ms, seq, oldMs, oldSeq))
+      if moves then
         redis.call('HSET', KEYS[1], partition, ms .. '-' .. seq .. '|' .. ARGV[1])
         redis.call('HSET', KEYS[2], partition .. ':updatedUtc', ARGV[2], partition .. ':instanceId', ARGV[1])
+      end
+      if note ~= '' and (moves or (zero and not oldMs) or (oldMs == ms and oldSeq == seq)) then
+        redis.call('HSET', KEYS[2], partition .. ':read', ms .. '-' .. seq .. '|' .. note)
       end
     end
   end
@@ -83,13 +101,13 @@ func (r *Redis) Save(ctx context.Context, writes []Write) ([]*Reset, error) {
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	args := make([]any, 0, 2+3*len(writes))
+	args := make([]any, 0, 2+4*len(writes))
 	args = append(args, r.writer.String(), wire.FormatTime(time.Now()))
 	for _, write := range writes {
-		if write.ID.IsZero() {
-			args = append(args, write.Partition, "", "")
+		if write.ID.IsZero() && write.Note == "" {
+			args = append(args, write.Partition, "", "", "")
 		} else {
-			args = append(args, write.Partition, write.ID.Ms, write.ID.Seq)
+			args = append(args, write.Partition, write.ID.Ms, write.ID.Seq, write.Note)
 		}
 	}
 	values, err := redis.NewScript(saveScript).Run(ctx, r.client, []string{r.hash, r.meta}, args...).StringSlice()
@@ -109,11 +127,12 @@ func (r *Redis) Save(ctx context.Context, writes []Write) ([]*Reset, error) {
 }
 
 // resetScript moves a position where its pending reset says and removes the reset, unless that is another one
-// by now. KEYS: positions, meta. ARGV: writer, time, partition, reset, target.
+// by now. What was noted about the position goes with it. KEYS: positions, meta. ARGV: writer, time, partition, reset, target.
 const resetScript = `
 if redis.call('HGET', KEYS[1], '__reset:' .. ARGV[3]) ~= ARGV[4] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[3], ARGV[5] .. '|' .. ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[3] .. ':updatedUtc', ARGV[2], ARGV[3] .. ':instanceId', ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[3] .. ':read')
 redis.call('HDEL', KEYS[1], '__reset:' .. ARGV[3])
 return 1
 `

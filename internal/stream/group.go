@@ -191,9 +191,12 @@ func (g *Group) locateOnce(ctx context.Context, partitions []*partition, late bo
 		} else if start, err = g.config.Start(ctx, p.number, stored[i], late); err != nil {
 			return fmt.Errorf("find the start of partition %d: %w", p.number, err)
 		} else if !stored[i].Found && !start.IsZero() {
-			g.keeper.record(p.number, start) // for another instance that takes the partition over before anything comes
+			g.keeper.record(p.number, start, "") // for another instance that takes the partition over before anything comes
 		}
-		p.begin(start)
+		if stored[i].Reset != nil || start != stored[i].ID {
+			stored[i].Note = "" // it is about another position
+		}
+		p.begin(start, stored[i].Note)
 	}
 	return nil
 }

@@ -17,21 +17,21 @@ type keeper struct {
 	group *Group
 
 	mu     sync.Mutex // guards the fields below; never held over I/O
-	dirty  map[int]wire.ID
+	dirty  map[int]position.Write
 	closed bool
 	err    error // of the last write
 	since  time.Time
 }
 
-func newKeeper(group *Group) *keeper { return &keeper{group: group, dirty: map[int]wire.ID{}} }
+func newKeeper(group *Group) *keeper { return &keeper{group: group, dirty: map[int]position.Write{}} }
 
-// record notes a position to be written. After close it does nothing: whatever finishes later will be handed
-// over again.
-func (k *keeper) record(partition int, id wire.ID) {
+// record notes a position to be written, and what is to be noted with it. After close it does nothing: whatever
+// finishes later will be handed over again.
+func (k *keeper) record(partition int, id wire.ID, note string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.closed && !id.IsZero() {
-		k.dirty[partition] = id
+	if !k.closed && (!id.IsZero() || note != "") {
+		k.dirty[partition] = position.Write{Partition: partition, ID: id, Note: note}
 	}
 }
 
@@ -94,7 +94,8 @@ func (k *keeper) save(ctx context.Context, partitions []*partition) error {
 	k.mu.Lock()
 	writes := make([]position.Write, len(partitions))
 	for i, p := range partitions {
-		writes[i] = position.Write{Partition: p.number, ID: k.dirty[p.number]}
+		writes[i] = k.dirty[p.number]
+		writes[i].Partition = p.number
 	}
 	k.mu.Unlock()
 
@@ -107,7 +108,7 @@ func (k *keeper) save(ctx context.Context, partitions []*partition) error {
 	}
 	if err == nil {
 		for i, write := range writes {
-			if resets[i] == nil && k.dirty[write.Partition] == write.ID {
+			if resets[i] == nil && k.dirty[write.Partition] == write {
 				delete(k.dirty, write.Partition)
 			}
 		}
@@ -141,15 +142,15 @@ func (k *keeper) trouble() (time.Time, error) {
 	return k.since, k.err
 }
 
-// applyReset moves a stored position to where a reset says, and returns where that is. What was recorded before it
+// applyReset moves a stored position to where a reset says, and returns where that is, with what is noted about it. What was recorded before it
 // is forgotten first: should the answer be lost, it must not be written over the target. A reset that another has
 // replaced is an error, since that one will be noticed; one that was withdrawn leaves the position where it is.
-func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.Reset) (wire.ID, error) {
+func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.Reset) (wire.ID, string, error) {
 	select {
 	case p.storing <- struct{}{}:
 		defer func() { <-p.storing }()
 	case <-ctx.Done():
-		return wire.ID{}, ctx.Err()
+		return wire.ID{}, "", ctx.Err()
 	}
 	k.mu.Lock()
 	delete(k.dirty, p.number)
@@ -158,23 +159,24 @@ func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.R
 	store := k.group.config.Store
 	applied, err := store.ApplyReset(ctx, p.number, *reset)
 	if err != nil || applied {
-		return reset.Target, err
+		return reset.Target, "", err
 	}
 	stored, err := store.Load(ctx, []int{p.number})
 	switch {
 	case err != nil:
-		return wire.ID{}, err
+		return wire.ID{}, "", err
 	case stored[0].Reset != nil:
 		p.mu.Lock()
 		p.reset = stored[0].Reset
 		p.mu.Unlock()
-		return wire.ID{}, errResetChanged
+		return wire.ID{}, "", errResetChanged
 	case stored[0].ID == reset.Target:
-		return reset.Target, nil // applied by another instance, or by a try whose answer was lost
+		return reset.Target, "", nil // applied by another instance, or by a try whose answer was lost
 	default:
 		p.log.Info("position reset withdrawn")
-		k.record(p.number, p.status.at())
-		return p.status.at(), nil
+		at, note := p.status.at(), p.ledger.noted()
+		k.record(p.number, at, note)
+		return at, note, nil
 	}
 }
 

@@ -17,6 +17,11 @@ type partition struct {
 	status *status
 	start  wire.ID
 
+	ledger   ledger
+	forecast forecast
+	outside  bool   // the log knows that the position is outside the stream
+	blind    Seldom // lets the log know that holes cannot be seen
+
 	storing chan struct{} // full while the position is being written: a write ends before a reset is applied
 
 	mu      sync.Mutex
@@ -36,9 +41,10 @@ func newPartition(group *Group, number int) *partition {
 	}
 }
 
-// begin sets where the first session reads from.
-func (p *partition) begin(start wire.ID) {
-	p.start = start
+// begin sets where the next session reads from, and what was noted about that position.
+func (p *partition) begin(start wire.ID, note string) {
+	p.start, p.outside = start, false
+	p.ledger.begin(start, note, p.group.config.GapHold)
 	p.status.begin(start)
 }
 
@@ -78,7 +84,15 @@ func (p *partition) session(running, working context.Context) (again bool) {
 	readerDone := make(chan struct{})
 	p.group.readers.Go(func() {
 		defer close(readerDone)
+		ended := false
+		defer func() {
+			if !ended { // as in run
+				p.status.stop(ErrGoexit)
+				p.group.fail(ErrGoexit)
+			}
+		}()
 		p.read(reading, p.start, slots, batches)
+		ended = true
 	})
 	p.work(reading, working, slots, batches)
 	end()
@@ -110,6 +124,10 @@ func (p *partition) work(reading, working context.Context, slots <-chan struct{}
 
 // process sees one batch through and tells whether there may be another.
 func (p *partition) process(reading, working context.Context, next Page) bool {
+	if next.gap != nil {
+		p.holdFor(reading)
+		return false
+	}
 	if len(next.Entries) == 0 {
 		p.passedOver()
 		return p.advance(reading, next, 0)
@@ -165,7 +183,7 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 func (p *partition) advance(reading context.Context, next Page, skipped int) bool {
 	p.status.advance(next)
 	p.group.config.Observer.Passed(p.number, next, skipped)
-	p.group.keeper.record(p.number, next.Last)
+	p.ledger.advance(next, p.record)
 	if !p.group.config.PersistEach {
 		return true
 	}
@@ -275,9 +293,9 @@ func (p *partition) applyReset(running context.Context) bool {
 	steps := p.group.config.ladder()
 	for {
 		reset := p.pendingReset()
-		start, err := p.group.keeper.applyReset(running, p, reset)
+		start, note, err := p.group.keeper.applyReset(running, p, reset)
 		if err == nil {
-			p.begin(start)
+			p.begin(start, note)
 			p.log.Info("position reset", slog.String("position", start.String()))
 			p.mu.Lock()
 			defer p.mu.Unlock()

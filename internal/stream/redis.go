@@ -35,9 +35,43 @@ func NewRedis(client redis.UniversalClient, keys wire.Keys, types []string) *Red
 // Read implements Source.
 func (r *Redis) Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (Page, error) {
 	key := r.keys.Stream(partition)
-	streams, err := r.client.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{key}, ID: after.String(), Count: int64(count), Block: block,
-	}).Result()
+	args := &redis.XReadArgs{Streams: []string{key}, ID: after.String(), Count: int64(count), Block: block}
+	if block == 0 {
+		args.Block = -1 // in go-redis, not to wait; 0 would be for ever
+		return r.look(ctx, key, args)
+	}
+	return r.page(key, r.client.XRead(ctx, args))
+}
+
+// look reads and describes the stream in one transaction: what is counted of it would otherwise not fit what was read.
+// A server that refuses a transaction to this user, or a description, is read without, and the page says why.
+func (r *Redis) look(ctx context.Context, key string, args *redis.XReadArgs) (Page, error) {
+	var described *redis.Cmd
+	var read *redis.XStreamSliceCmd
+	_, err := r.client.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
+		described = tailScript.Eval(ctx, transaction, []string{key})
+		read = transaction.XRead(ctx, args)
+		return nil
+	})
+	if refusal := redis.Error(nil); errors.As(err, &refusal) && !errors.Is(err, redis.Nil) && read.Err() != nil {
+		page, readErr := r.page(key, r.client.XRead(ctx, args))
+		page.Blind = fmt.Errorf("describe %s: %w", key, err)
+		return page, readErr
+	}
+	page, err := r.page(key, read)
+	if err != nil {
+		return Page{}, err
+	}
+	tail, blind := parseTail(key, described)
+	if page.Blind = blind; blind == nil {
+		page.Tail = &tail
+	}
+	return page, nil
+}
+
+// page makes a page of an answer.
+func (r *Redis) page(key string, answer *redis.XStreamSliceCmd) (Page, error) {
+	streams, err := answer.Result()
 	if errors.Is(err, redis.Nil) {
 		return Page{}, nil // nothing came in time
 	}
@@ -75,13 +109,14 @@ if info.err then
   if info.err:find('no such key') then return {} end
   return info
 end
-local tail = {'', '', '', ''}
+local tail = {'', '', '', '', ''}
 for i = 1, #info, 2 do
   local name, value = info[i], info[i + 1]
   if name == 'length' then tail[1] = tostring(value)
   elseif name == 'last-generated-id' then tail[2] = value
   elseif name == 'entries-added' then tail[3] = tostring(value)
-  elseif name == 'first-entry' and value then tail[4] = value[1] end
+  elseif name == 'first-entry' and value then tail[4] = value[1]
+  elseif name == 'last-entry' and value then tail[5] = value[1] end
 end
 return tail
 `)
@@ -89,7 +124,11 @@ return tail
 // Tail implements Source.
 func (r *Redis) Tail(ctx context.Context, partition int) (Tail, error) {
 	key := r.keys.Stream(partition)
-	values, err := tailScript.Run(ctx, r.client, []string{key}).StringSlice()
+	return parseTail(key, tailScript.Run(ctx, r.client, []string{key}))
+}
+
+func parseTail(key string, answer *redis.Cmd) (Tail, error) {
+	values, err := answer.StringSlice()
 	if err != nil {
 		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
 	}
@@ -108,6 +147,9 @@ func (r *Redis) Tail(ctx context.Context, partition int) (Tail, error) {
 	}
 	if tail.Length > 0 {
 		if tail.First, err = wire.ParseID(values[3]); err != nil {
+			return Tail{}, fmt.Errorf("describe %s: %w", key, err)
+		}
+		if tail.End, err = wire.ParseID(values[4]); err != nil {
 			return Tail{}, fmt.Errorf("describe %s: %w", key, err)
 		}
 	}

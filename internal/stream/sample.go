@@ -21,6 +21,7 @@ func (g *Group) sample(ctx context.Context) {
 				continue // the reads of the partition run into the same, and report it
 			}
 			p.status.took(tail, before)
+			p.foresee(ctx, tail, before.Position)
 			if !tail.Exists && !before.Missing {
 				p.log.Warn("stream does not exist yet", slog.String("stream", before.Stream))
 			}
@@ -61,7 +62,7 @@ type lag struct {
 func (l *lag) sampled(tail Tail, position wire.ID, passed int64) {
 	behind := int64(-1)
 	switch {
-	case tail.Length == 0 || tail.Last.Compare(position) <= 0:
+	case tail.Length == 0 || tail.End.Compare(position) <= 0:
 		behind = 0
 	case tail.First.Compare(position) > 0:
 		behind = tail.Length

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 const (
 	CauseRead      = "read"
 	CausePositions = "positions"
+	CauseGap       = "gap"
 )
 
 // State is what a partition is doing.
@@ -45,15 +47,18 @@ type Status struct {
 	Err       error    // why it stopped
 	Lag       int64    // entries behind the position; meaningful when LagKnown
 	LagKnown  bool
-	Length    int64     // entries in the stream; meaningful when Sampled
-	Sampled   bool      // the last look at the stream's tail worked
-	Oldest    time.Time // when the oldest entry that is read and not done was added; zero when there is none
-	Read      bool      // a read has worked
-	Missing   bool      // there is no stream
-	Passed    int64     // entries the position moved over in this run
-	Handed    int64     // those of them that were handed over
-	Skipped   int64     // those of them that were given up on
-	Parked    int64     // those of them that were put aside
+	Length    int64          // entries in the stream; meaningful when Sampled
+	Sampled   bool           // the last look at the stream's tail worked
+	Oldest    time.Time      // when the oldest entry that is read and not done was added; zero when there is none
+	Read      bool           // a read has worked
+	Missing   bool           // there is no stream
+	Passed    int64          // entries the position moved over in this run
+	Handed    int64          // those of them that were handed over
+	Skipped   int64          // those of them that were given up on
+	Parked    int64          // those of them that were put aside
+	Gaps      int64          // holes that were reported in this run
+	LastGap   *Gap           // the last of them
+	TrimIn    *time.Duration // until trimming reaches the position, which stands; nil when it does not, or nobody knows
 }
 
 // status is where a partition's goroutines note what they do.
@@ -75,6 +80,9 @@ type status struct {
 	missing  bool
 	length   int64
 	sampled  bool // the last look at the stream's tail worked
+	gaps     int64
+	lastGap  *Gap
+	trimIn   *time.Duration
 }
 
 type counts struct {
@@ -87,7 +95,7 @@ type counts struct {
 func (s *status) begin(start wire.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.position, s.waiting, s.held, s.lag = start, nil, nil, lag{}
+	s.position, s.waiting, s.held, s.lag, s.trimIn = start, nil, nil, lag{}, nil
 	s.stopped, s.err = false, nil
 }
 
@@ -162,10 +170,23 @@ func (s *status) inHand() bool {
 func (s *status) advance(page Page) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.position = page.Last
+	s.position, s.trimIn = page.Last, nil
 	s.waiting = s.waiting[1:]
 	s.counts.passed += int64(page.Read)
 	s.counts.handed += int64(len(page.Entries))
+}
+
+// gap notes a hole that was reported, and what has become of the one that holds the partition, if one does.
+func (s *status) gap(gap Gap, standing *Gap) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gaps++
+	s.lastGap = &gap
+	if s.held != nil && s.held.Cause == CauseGap && standing != nil {
+		held := *s.held
+		held.Err, held.Detail = errors.New(standing.String()), *standing
+		s.held = &held
+	}
 }
 
 func (s *status) stop(err error) {
@@ -183,6 +204,7 @@ func (s *status) snapshot() Status {
 		Partition: s.partition, Stream: s.stream, Position: s.position, Err: s.err, Blocked: s.held, Read: s.read, Missing: s.missing,
 		Passed: s.counts.passed, Handed: s.counts.handed, Skipped: s.counts.skipped, Length: s.length, Sampled: s.sampled,
 		Parked: s.counts.parked,
+		Gaps:   s.gaps, LastGap: s.lastGap, TrimIn: s.trimIn,
 	}
 	snapshot.Lag, snapshot.LagKnown = s.lag.behind(s.counts.passed)
 	snapshot.LagKnown = snapshot.LagKnown && s.sampled

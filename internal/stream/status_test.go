@@ -141,3 +141,20 @@ func TestLagIsExactOrUnknown(t *testing.T) {
 		_, _ = r.stop()
 	})
 }
+
+// A position behind which the last entries were deleted is at the end.
+func TestLagIsKnownBehindWhatWasDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.add(0, 1, 10)
+		r.source.Delete(0, wire.ID{Ms: 10})
+		_, err := r.store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 4}}})
+		require.NoError(t, err)
+		r.run()
+		pass(10 * time.Second)
+		assert.True(t, r.status(0).LagKnown)
+		assert.Zero(t, r.status(0).Lag)
+		_, _ = r.stop()
+	})
+}

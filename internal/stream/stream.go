@@ -19,7 +19,8 @@ import (
 // Source reads partition streams. Its methods are called concurrently, once a partition at a time.
 type Source interface {
 	// Read returns what stands strictly after an id, at most count entries, and waits up to block for the first.
-	// A page with nothing read means that nothing came in time.
+	// A page with nothing read means that nothing came in time. With a block of 0 it does not wait, and the page comes
+	// with the stream's tail at that very moment.
 	Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (Page, error)
 	// Tail tells where a stream ends and how much it holds.
 	Tail(ctx context.Context, partition int) (Tail, error)
@@ -30,6 +31,11 @@ type Page struct {
 	Entries []wire.Entry // those of a type that is wanted
 	Read    int          // how many there were, the others included
 	Last    wire.ID      // of the last one read; meaningful when Read is above 0
+
+	Tail  *Tail // of the stream at that moment; nil when it was not asked for, and when it could not be had
+	Blind error // why it could not; nil when it could
+
+	gap *Gap // a hole that holds the partition, in the place of entries
 }
 
 // Tail describes a stream.
@@ -37,6 +43,7 @@ type Tail struct {
 	Exists bool // the stream; where it does not, all else is zero
 	Length int64
 	First  wire.ID // lowest entry; meaningful when Length is above 0
+	End    wire.ID // greatest entry; meaningful when Length is above 0
 	Last   wire.ID // greatest id the stream ever gave out
 	Added  int64   // entries ever added, -1 where the server does not say (before Redis 7)
 }
@@ -82,7 +89,7 @@ const (
 	Fail                  // keep the position and stop them all; Run returns the error
 )
 
-// Config says what to run. All fields are required.
+// Config says what to run. All fields are required but those that say otherwise.
 type Config struct {
 	Partitions []int                      // to begin with
 	Name       func(partition int) string // of its stream, for the log and Status
@@ -97,6 +104,11 @@ type Config struct {
 	// Start says where to begin a partition, given what is stored. It may ask the source. Late tells that the partition
 	// was added while the group ran.
 	Start func(ctx context.Context, partition int, stored position.Stored, late bool) (wire.ID, error)
+
+	// Gap is told of entries that vanished unread, before that is noted in the store. It is called on a goroutine of
+	// the partition, whose reading waits for it. Nil: nobody is told.
+	Gap     func(ctx context.Context, partition int, gap Gap)
+	GapHold bool // such a hole holds the partition until its position is reset
 
 	BatchSize       int
 	Block           time.Duration

@@ -27,6 +27,17 @@ func ParsePosition(value string) (ID, error) {
 	return ParseID(id)
 }
 
+// NoteField is the field of the positions' meta hash that holds what a consumer notes along with a partition's position.
+// The .NET package has no such field and reads none of that hash.
+func NoteField(partition int) string { return strconv.Itoa(partition) + ":read" }
+
+// ParseNote reads the value of a note field: the position that the note is about, and the note.
+func ParseNote(value string) (ID, string, error) {
+	id, note, _ := strings.Cut(value, "|")
+	at, err := ParseID(id)
+	return at, note, err
+}
+
 // PositionField is the field that holds a partition's position.
 func PositionField(partition int) string { return strconv.Itoa(partition) }
 

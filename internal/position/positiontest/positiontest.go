@@ -77,6 +77,54 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		}
 	})
 
+	note := func(t *testing.T, store position.Store, id wire.ID, note string) {
+		t.Helper()
+		_, err := store.Save(t.Context(), []position.Write{{Partition: 3, ID: id, Note: note}})
+		require.NoError(t, err)
+	}
+
+	t.Run("C9 a note belongs to the position that it was written with", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		note(t, h.Store, wire.ID{Ms: 5}, "five")
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Note: "five"}, load(t, h.Other, 3))
+		note(t, h.Store, wire.ID{Ms: 5}, "five again|with more")
+		assert.Equal(t, "five again|with more", load(t, h.Store, 3).Note, "though the position has not moved")
+		note(t, h.Store, wire.ID{Ms: 5}, "")
+		assert.Equal(t, "five again|with more", load(t, h.Store, 3).Note, "an empty one is none")
+		note(t, h.Other, wire.ID{Ms: 4}, "four")
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Note: "five again|with more"}, load(t, h.Store, 3), "not that of a late writer")
+		save(t, h.Other, wire.ID{Ms: 6})
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 6}, Found: true}, load(t, h.Store, 3), "moved without one")
+		note(t, h.Store, wire.ID{Ms: math.MaxUint64, Seq: math.MaxUint64}, "last")
+		assert.Equal(t, "last", load(t, h.Store, 3).Note)
+	})
+
+	t.Run("C9 having no position can be noted too", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		note(t, h.Store, wire.ID{}, "none")
+		assert.Equal(t, position.Stored{Note: "none"}, load(t, h.Other, 3))
+		note(t, h.Store, wire.ID{Ms: 5}, "five")
+		note(t, h.Other, wire.ID{}, "none again")
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Note: "five"}, load(t, h.Store, 3))
+	})
+
+	t.Run("C9 a reset takes the note along, to the same position too", func(t *testing.T) {
+		t.Parallel()
+		h := open(t)
+		note(t, h.Store, wire.ID{Ms: 5}, "five")
+		h.RequestReset(3, "5-0|")
+		note(t, h.Store, wire.ID{Ms: 5}, "not while a reset is pending")
+		reset := load(t, h.Store, 3).Reset
+		require.NotNil(t, reset)
+		assert.Equal(t, "five", load(t, h.Store, 3).Note)
+		applied, err := h.Store.ApplyReset(t.Context(), 3, *reset)
+		require.NoError(t, err)
+		require.True(t, applied)
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true}, load(t, h.Store, 3))
+	})
+
 	t.Run("partitions are apart", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)

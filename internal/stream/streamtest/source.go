@@ -3,6 +3,7 @@ package streamtest
 
 import (
 	"context"
+	"sort"
 	"sync"
 	"time"
 
@@ -11,39 +12,49 @@ import (
 )
 
 // Source holds streams in memory. As with go-redis, a read that waits is not ended by its context. The zero value
-// is ready to use.
+// is ready to use. A stream counts its entries, and knows its last id, as those of Redis 7 do.
 type Source struct {
 	mu      sync.Mutex
-	streams map[int][]wire.Entry
-	added   map[int]int64
+	streams map[int]*Stream
 	failing map[int]error
 	reads   map[int]int
+	silent  bool // about counts
 	wake    chan struct{}
+}
+
+// Stream is one stream as it was at a moment.
+type Stream struct {
+	entries []wire.Entry
+	added   int64
+	last    wire.ID
 }
 
 // Add appends an entry with this body, under the id <n>-0 where n counts up from 1, and returns that id.
 func (s *Source) Add(partition int, body string) wire.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.added == nil {
-		s.added, s.streams = map[int]int64{}, map[int][]wire.Entry{}
-	}
-	s.added[partition]++
-	id := wire.ID{Ms: uint64(s.added[partition])}
-	s.streams[partition] = append(s.streams[partition], wire.Entry{ID: id, Body: body, HasBody: true})
+	stream := s.open(partition)
+	stream.add(wire.ID{Ms: stream.last.Ms + 1}, body)
 	s.wakeAll()
-	return id
+	return stream.last
+}
+
+// AddAt appends an entry under an id, which is above the last one.
+func (s *Source) AddAt(partition int, id wire.ID, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open(partition).add(id, body)
+	s.wakeAll()
 }
 
 // AddEntry appends an entry under an id of its own, which must be above those before it.
 func (s *Source) AddEntry(partition int, entry wire.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.added == nil {
-		s.added, s.streams = map[int]int64{}, map[int][]wire.Entry{}
-	}
-	s.added[partition]++
-	s.streams[partition] = append(s.streams[partition], entry)
+	stream := s.open(partition)
+	stream.entries = append(stream.entries, entry)
+	stream.added++
+	stream.last = entry.ID
 	s.wakeAll()
 }
 
@@ -52,7 +63,8 @@ func (s *Source) AddMalformed(partition int) wire.ID {
 	id := s.Add(partition, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := &s.streams[partition][len(s.streams[partition])-1]
+	entries := s.streams[partition].entries
+	last := &entries[len(entries)-1]
 	last.Body, last.HasBody = "", false
 	return id
 }
@@ -86,8 +98,8 @@ func (s *Source) Read(_ context.Context, partition int, after wire.ID, count int
 	timer := time.NewTimer(block)
 	defer timer.Stop()
 	for {
-		page, wake, err := s.next(partition, after, count)
-		if err != nil || page.Read > 0 {
+		page, wake, err := s.next(partition, after, count, block == 0)
+		if err != nil || page.Read > 0 || block == 0 {
 			return page, err
 		}
 		select {
@@ -98,19 +110,23 @@ func (s *Source) Read(_ context.Context, partition int, after wire.ID, count int
 	}
 }
 
-func (s *Source) next(partition int, after wire.ID, count int) (stream.Page, <-chan struct{}, error) {
+func (s *Source) next(partition int, after wire.ID, count int, look bool) (stream.Page, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failing[partition]; err != nil {
 		return stream.Page{}, nil, err
 	}
 	var page stream.Page
-	for _, entry := range s.streams[partition] {
-		if entry.ID.Compare(after) > 0 && page.Read < count {
-			page.Entries = append(page.Entries, entry)
-			page.Last = entry.ID
-			page.Read++
-		}
+	entries := s.entries(partition)
+	first := sort.Search(len(entries), func(i int) bool { return entries[i].ID.Compare(after) > 0 })
+	for _, entry := range entries[first:min(first+count, len(entries))] {
+		page.Entries = append(page.Entries, entry)
+		page.Last = entry.ID
+		page.Read++
+	}
+	if look {
+		tail := s.tail(partition)
+		page.Tail = &tail
 	}
 	if s.wake == nil {
 		s.wake = make(chan struct{})
@@ -125,14 +141,22 @@ func (s *Source) Tail(_ context.Context, partition int) (stream.Tail, error) {
 	if err := s.failing[partition]; err != nil {
 		return stream.Tail{}, err
 	}
-	entries := s.streams[partition]
-	if len(entries) == 0 {
-		return stream.Tail{}, nil
+	return s.tail(partition), nil
+}
+
+func (s *Source) tail(partition int) stream.Tail {
+	found := s.streams[partition]
+	if found == nil {
+		return stream.Tail{}
 	}
-	return stream.Tail{
-		Exists: true, Length: int64(len(entries)), Added: s.added[partition],
-		First: entries[0].ID, Last: entries[len(entries)-1].ID,
-	}, nil
+	tail := stream.Tail{Exists: true, Length: int64(len(found.entries)), Added: found.added, Last: found.last}
+	if s.silent {
+		tail.Added = -1
+	}
+	if tail.Length > 0 {
+		tail.First, tail.End = found.entries[0].ID, found.entries[tail.Length-1].ID
+	}
+	return tail
 }
 
 func (s *Source) wakeAll() {
