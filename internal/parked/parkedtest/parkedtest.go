@@ -158,12 +158,15 @@ func parkedWhole(s suite) {
 	require.NoError(s.t, err)
 	assert.True(s.t, is)
 	assert.Equal(s.t, want, found)
+	s.Trim(3, id)
+	assert.Equal(s.t, []bool{false}, s.park(s.Store, 3, parking), "it is the same without the fields that are not known")
 	removed, is, err := s.Store.Remove(s.ctx(), entries[0].ID)
 	require.NoError(s.t, err)
 	assert.True(s.t, is)
 	want.Fields = nil
 	assert.Equal(s.t, want, removed)
 	assert.Empty(s.t, s.list())
+	assert.Equal(s.t, []bool{false}, s.park(s.Store, 3, parking), "whatever the producer's own fields are called")
 }
 
 func parkedFromMemory(s suite) {
@@ -254,6 +257,8 @@ func parkedByContent(s suite) {
 	assert.True(s.t, s.remove(entries[1].ID))
 	assert.Equal(s.t, []bool{false}, s.park(s.Store, 0, parked.Parking{Entry: entryOf(id, plain("new"))}))
 	assert.Empty(s.t, s.list())
+	s.Trim(0, id)
+	assert.Equal(s.t, []bool{true}, s.park(s.Store, 0, s.add(0, id, plain("newest"))))
 }
 
 func partitionsApart(s suite) {
