@@ -34,6 +34,14 @@ func (m *Memory) RequestReset(partition int, value string) {
 	}
 }
 
+// Forget loses a partition's position, as a server does that fails over or comes back from an older state.
+func (m *Memory) Forget(partition int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.ids, partition)
+	delete(m.notes, partition)
+}
+
 // WithdrawReset takes the partition's reset back, as an operator would who thought better of it.
 func (m *Memory) WithdrawReset(partition int) {
 	m.mu.Lock()

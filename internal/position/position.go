@@ -42,6 +42,10 @@ type Write struct {
 	Partition int
 	ID        wire.ID
 	Note      string // about this position, as its writer likes; an empty one is not stored
+
+	// Again tells that this was written before, and is written once more in case the server forgot: it takes the place of
+	// nothing and of this writer's own, and leaves alone what anybody else has put there since, such as a reset.
+	Again bool
 }
 
 // Reset is an operator's wish that a partition resume after Target.

@@ -53,6 +53,38 @@ func TestPositionsAreWrittenAsTheOriginalReadsThem(t *testing.T) {
 	assert.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}\+00:00$`, server.HGet("dev:re:p:{bets}:payout:meta", "2:updatedUtc"))
 }
 
+// What is written once more is for a server that forgot. It undoes nobody's work.
+func TestWhatIsWrittenAgainLeavesAloneWhatOthersWrote(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	keys := wire.Keys{Topic: "bets"}
+	writer := wire.DeriveInstanceID("svc-0")
+	store := position.NewRedis(client, keys, "payout", writer)
+	for _, row := range []struct{ stored, want string }{
+		{"", "7-0|" + writer.String()},
+		{"5-0|" + writer.String(), "7-0|" + writer.String()},
+		{"9-0|" + writer.String(), "9-0|" + writer.String()},
+		{"5-0|" + wire.DeriveInstanceID("svc-1").String(), "5-0|" + wire.DeriveInstanceID("svc-1").String()},
+		{"5-0|", "5-0|"},
+		{"5-0", "5-0"},
+	} {
+		server.Del("p:{bets}:payout")
+		if row.stored != "" {
+			server.HSet("p:{bets}:payout", "0", row.stored)
+		}
+		_, err := store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 7}, Again: true}})
+		require.NoError(t, err)
+		assert.Equal(t, row.want, server.HGet("p:{bets}:payout", "0"), row.stored)
+	}
+	server.HSet("p:{bets}:payout", "0", "5-0|"+writer.String(), "__reset:0", "5-0|")
+	resets, err := store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 7}, Again: true}})
+	require.NoError(t, err)
+	assert.NotNil(t, resets[0])
+	assert.Equal(t, "5-0|"+writer.String(), server.HGet("p:{bets}:payout", "0"))
+}
+
 func TestAValueThatIsNoPositionCountsAsNothingStored(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)

@@ -68,19 +68,20 @@ func (r *Redis) Load(ctx context.Context, partitions []int) ([]Stored, error) {
 // saveScript writes each position that is ahead of the stored one, unless a reset is pending. A note is written when the
 // position is, or stands there already, so that the two cannot disagree.
 //
-// KEYS: positions, meta. ARGV: writer, time, then partition, ms, seq, note for each write (ms empty: nothing to
-// write; 0-0: nothing but the note). Returns for each the pending reset, or an empty string.
+// KEYS: positions, meta. ARGV: writer, time, then partition, ms, seq, note, again for each write (ms empty: nothing to
+// write; 0-0: nothing but the note; again not empty: see Write). Returns for each the pending reset, or an empty string.
 const saveScript = wire.LuaIDs + `
 local resets = {}
-for i = 3, #ARGV, 4 do
-  local partition, ms, seq, note = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+for i = 3, #ARGV, 5 do
+  local partition, ms, seq, note, again = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local reset = redis.call('HGET', KEYS[1], '__reset:' .. partition)
   if parse(reset) then
     resets[#resets + 1] = reset
   else
     resets[#resets + 1] = ''
-    if ms ~= '' then
-      local oldMs, oldSeq = parse(redis.call('HGET', KEYS[1], partition))
+    local stored = redis.call('HGET', KEYS[1], partition)
+    if ms ~= '' and (again == '' or not stored or stored:sub(-#ARGV[1] - 1) == '|' .. ARGV[1]) then
+      local oldMs, oldSeq = parse(stored)
       local zero = ms == '0' and seq == '0'
       local moves = not zero and (not oldMs or ahead(ms, seq, oldMs, oldSeq))
       if moves then
@@ -101,13 +102,17 @@ func (r *Redis) Save(ctx context.Context, writes []Write) ([]*Reset, error) {
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	args := make([]any, 0, 2+4*len(writes))
+	args := make([]any, 0, 2+5*len(writes))
 	args = append(args, r.writer.String(), wire.FormatTime(time.Now()))
 	for _, write := range writes {
+		again := ""
+		if write.Again {
+			again = "again"
+		}
 		if write.ID.IsZero() && write.Note == "" {
-			args = append(args, write.Partition, "", "", "")
+			args = append(args, write.Partition, "", "", "", "")
 		} else {
-			args = append(args, write.Partition, write.ID.Ms, write.ID.Seq, write.Note)
+			args = append(args, write.Partition, write.ID.Ms, write.ID.Seq, write.Note, again)
 		}
 	}
 	values, err := redis.NewScript(saveScript).Run(ctx, r.client, []string{r.hash, r.meta}, args...).StringSlice()

@@ -21,9 +21,16 @@ type keeper struct {
 	closed bool
 	err    error // of the last write
 	since  time.Time
+
+	// A server that fails over, or comes back from a disk, may have forgotten a position that it had acknowledged, and
+	// go-redis does not tell. Nothing else would write that of a quiet partition, and a restart a day later would start
+	// again what Restate has forgotten by then.
+	written map[int]position.Write // what was acknowledged last
 }
 
-func newKeeper(group *Group) *keeper { return &keeper{group: group, dirty: map[int]position.Write{}} }
+func newKeeper(group *Group) *keeper {
+	return &keeper{group: group, dirty: map[int]position.Write{}, written: map[int]position.Write{}}
+}
 
 // record notes a position to be written, and what is to be noted with it. After close it does nothing: whatever
 // finishes later will be handed over again.
@@ -69,7 +76,8 @@ func (k *keeper) unwritten() []int {
 	return slices.Sorted(maps.Keys(k.dirty))
 }
 
-// flush writes what was recorded since the last time it worked, and asks for pending resets.
+// flush writes what was recorded, what it has written before included, and asks for pending resets, which is why it
+// goes to the server even when there is nothing new.
 func (k *keeper) flush(ctx context.Context) error {
 	return k.save(ctx, slices.DeleteFunc(k.group.all(), func(p *partition) bool { return p.letGo() && !k.has(p.number) }))
 }
@@ -94,7 +102,11 @@ func (k *keeper) save(ctx context.Context, partitions []*partition) error {
 	k.mu.Lock()
 	writes := make([]position.Write, len(partitions))
 	for i, p := range partitions {
-		writes[i] = k.dirty[p.number]
+		var recorded bool
+		if writes[i], recorded = k.dirty[p.number]; !recorded {
+			writes[i] = k.written[p.number]
+			writes[i].Again = true
+		}
 		writes[i].Partition = p.number
 	}
 	k.mu.Unlock()
@@ -108,6 +120,12 @@ func (k *keeper) save(ctx context.Context, partitions []*partition) error {
 	}
 	if err == nil {
 		for i, write := range writes {
+			switch {
+			case resets[i] != nil:
+				delete(k.written, write.Partition)
+			case !write.Again && (!write.ID.IsZero() || write.Note != ""):
+				k.written[write.Partition] = write
+			}
 			if resets[i] == nil && k.dirty[write.Partition] == write {
 				delete(k.dirty, write.Partition)
 			}
@@ -154,6 +172,7 @@ func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.R
 	}
 	k.mu.Lock()
 	delete(k.dirty, p.number)
+	delete(k.written, p.number)
 	k.mu.Unlock()
 
 	store := k.group.config.Store
