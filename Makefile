@@ -10,6 +10,8 @@ FUZZTIME ?= 30s
 E2E_LOG := $(CURDIR)/.tools/e2e.log
 NESTED := internal/e2e examples/observability examples/observability/picture
 VERSIONS ?= 1.6.2 1.7.4 1.7.12
+DURATION ?= 10m
+SEED ?= 0
 
 .PHONY: help
 help: ## list the commands
@@ -39,7 +41,13 @@ unit: ## the tests that need nothing installed
 .PHONY: e2e
 e2e: ## the end-to-end tests alone, on a real redis-server and a real restate-server
 	@cd internal/e2e && go vet ./...
-	@cd internal/e2e && if CI=true go test -race -shuffle=on -count=1 -timeout 20m -v ./... >$(E2E_LOG) 2>&1; \
+	@cd internal/e2e && if CI=true go test -race -shuffle=on -count=1 -timeout 20m -p 1 -v ./... >$(E2E_LOG) 2>&1; \
+	then grep -E '^(e2e: |ok |--- )|_test\.go:[0-9]+: ' $(E2E_LOG); \
+	else cat $(E2E_LOG); exit 1; fi
+
+.PHONY: chaos
+chaos: ## faults for DURATION (default 10m) by SEED (default: a new one), and failovers and slots for a quarter of it each
+	@cd internal/e2e && if CI=true go test -race -count=1 -timeout 0 -v ./chaos -chaos.duration $(DURATION) -chaos.seed $(SEED) >$(E2E_LOG) 2>&1; \
 	then grep -E '^(e2e: |ok |--- )|_test\.go:[0-9]+: ' $(E2E_LOG); \
 	else cat $(E2E_LOG); exit 1; fi
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -35,6 +36,7 @@ type daemon struct {
 
 	mu      sync.Mutex
 	process *process // nil when it does not run
+	extra   []string // environment of this run alone
 }
 
 func (d *daemon) logPath() string { return filepath.Join(d.dir, "server.log") }
@@ -57,7 +59,7 @@ func (d *daemon) startLocked(ctx context.Context) error {
 
 	cmd := exec.Command(d.binary, d.args...) // it outlives ctx, which only bounds the wait for it
 	cmd.Dir = d.dir
-	cmd.Env = append(cleanEnvironment(), d.env...)
+	cmd.Env = slices.Concat(cleanEnvironment(), d.env, d.extra)
 	cmd.Stdout, cmd.Stderr = log, log
 	child, err := startProcess(cmd)
 	if err != nil {
@@ -89,12 +91,16 @@ func (d *daemon) startLocked(ctx context.Context) error {
 
 // restart starts the server again with the same directory and ports, after ending it when it runs. A port that
 // somebody else took meanwhile is waited for.
-func (d *daemon) restart(ctx context.Context) error {
+func (d *daemon) restart(ctx context.Context) error { return d.restartWith(ctx, nil) }
+
+// restartWith is restart with something added to the environment until the next one.
+func (d *daemon) restartWith(ctx context.Context, extra []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.endLocked(syscall.SIGTERM); err != nil {
 		return err
 	}
+	d.extra = extra
 	return poll(ctx, startTimeout, func(ctx context.Context) (bool, error) {
 		err := d.startLocked(ctx)
 		return !errors.Is(err, errPortTaken), err

@@ -89,3 +89,40 @@ func writeLog(t *testing.T, path, text string) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
+
+func TestAFrozenServerIsStillThere(t *testing.T) {
+	t.Parallel()
+	server := StartRedis(t, RedisOptions{})
+	require.NoError(t, server.Freeze())
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	require.Error(t, server.Client().Ping(ctx).Err())
+	require.NoError(t, server.Thaw())
+	require.NoError(t, server.Client().Ping(t.Context()).Err())
+
+	require.NoError(t, server.Freeze())
+	require.NoError(t, server.Kill(), "a frozen one can be killed")
+	require.ErrorIs(t, server.Freeze(), errNotRunning)
+	require.ErrorIs(t, server.Thaw(), errNotRunning)
+}
+
+func TestSettingsOfARestartLastUntilTheNext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := &daemon{
+		name: "server", binary: "/bin/sh", dir: dir, env: []string{"BASE=1"},
+		args:  []string{"-c", "echo \"BASE=$BASE EXTRA=$EXTRA\"; exec sleep 60"},
+		ready: func(context.Context, int) error { return nil },
+	}
+	t.Cleanup(func() { assert.NoError(t, server.close()) })
+	said := func(line string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return tail(logSince(server.logPath(), 0), 1) == line }, 5*time.Second, 10*time.Millisecond)
+	}
+	require.NoError(t, server.start(t.Context()))
+	said("BASE=1 EXTRA=")
+	require.NoError(t, server.restartWith(t.Context(), []string{"EXTRA=2"}))
+	said("BASE=1 EXTRA=2")
+	require.NoError(t, server.restart(t.Context()))
+	said("BASE=1 EXTRA=")
+}

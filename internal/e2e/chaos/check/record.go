@@ -1,0 +1,194 @@
+// Package check holds what a consumer did against what its stream holds. It is told every request that a start
+// made, every answer, every position that was seen and every entry there is, and says what was broken of:
+//
+//   - each kept entry was accepted, before the position passed it;
+//   - each key ran, once, with the input of its first entry;
+//   - the starts of a key were made in the order of its entries;
+//   - a position never moved back;
+//   - nothing was started that no entry asked for.
+//
+// It knows no server: what it is told may be made up, and its own tests do that.
+package check
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+// Ref names an entry.
+type Ref struct {
+	Partition int
+	ID        wire.ID
+}
+
+// Entry is what a stream holds.
+type Entry struct {
+	Ref
+
+	Message string // what its publisher calls it; one that was added again is there more than once
+	Key     string // what it starts; empty when it is not kept
+}
+
+// Options say what to allow for.
+type Options struct {
+	// Failover tells that Redis itself may have lost entries and positions, as a failover does with what was not
+	// copied yet. Positions may move back then, and starts may be of entries that the streams no longer hold.
+	Failover bool
+}
+
+// Record takes down what happened. It is safe for concurrent use.
+type Record struct {
+	options Options
+
+	mu        sync.Mutex
+	requested map[Ref]time.Time // first request
+	accepted  map[Ref]time.Time // first answer that accepted it
+	keys      map[Ref]string    // as requested
+	repeats   int
+	positions map[int][]sample // those above all before
+	last      map[int]wire.ID
+	resets    map[int][]wire.ID // asked for, and not seen
+	back      []Violation
+	seen      int
+	streams   map[int][]Entry
+	settled   map[int]int            // how many entries of a stream Live needs to see no more
+	before    map[int]map[string]Ref // the last settled entry of each key
+}
+
+// sample is a position that was seen.
+type sample struct {
+	id wire.ID
+	at time.Time // when it was written; when it was read, if that is not known
+}
+
+// New begins a record.
+func New(options Options) *Record {
+	return &Record{
+		options:   options,
+		requested: map[Ref]time.Time{}, accepted: map[Ref]time.Time{}, keys: map[Ref]string{},
+		positions: map[int][]sample{}, last: map[int]wire.ID{}, resets: map[int][]wire.ID{},
+		streams: map[int][]Entry{}, settled: map[int]int{}, before: map[int]map[string]Ref{},
+	}
+}
+
+// Requested notes that a start of an entry was asked for, under a key. Call it before the request goes on.
+func (r *Record) Requested(ref Ref, key string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, found := r.requested[ref]; !found {
+		r.requested[ref] = at.Round(0)
+		r.keys[ref] = key
+	}
+}
+
+// Accepted notes that the start of an entry was accepted, now or before. Call it before the answer goes on.
+func (r *Record) Accepted(ref Ref, previously bool, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if previously {
+		r.repeats++
+	}
+	if _, found := r.accepted[ref]; !found {
+		r.accepted[ref] = at.Round(0)
+	}
+}
+
+// Reset notes that a position is about to be asked to move back to a target. For each time it may do so once.
+func (r *Record) Reset(partition int, target wire.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resets[partition] = append(r.resets[partition], target)
+}
+
+// resetLocked tells that a position that moved back to id was asked to.
+func (r *Record) resetLocked(partition int, id wire.ID) bool {
+	asked := r.resets[partition]
+	at := slices.IndexFunc(asked, func(target wire.ID) bool { return id.Compare(target) >= 0 })
+	if at < 0 {
+		return false
+	}
+	r.resets[partition] = slices.Delete(asked, at, at+1)
+	return true
+}
+
+// Position notes a stored position: when its writer wrote it, zero when that is not known, and when it was read.
+func (r *Record) Position(partition int, id wire.ID, written, read time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen++
+	last := r.last[partition]
+	if id == last {
+		return
+	}
+	r.last[partition] = id
+	samples := r.positions[partition]
+	switch {
+	case id.Compare(last) > 0:
+	case r.options.Failover:
+		// What was seen above it was lost, and passed nothing.
+		samples = slices.DeleteFunc(samples, func(s sample) bool { return s.id.Compare(id) > 0 })
+		r.positions[partition] = samples
+	case r.resetLocked(partition, id):
+		// What it passed before it has passed, as far as that goes.
+	default:
+		r.back = append(r.back, Violation{
+			Kind: Backward, Partition: partition, Entry: id, At: read, Detail: "it was " + last.String() + " before",
+		})
+	}
+	if n := len(samples); n > 0 && id.Compare(samples[n-1].id) <= 0 {
+		return
+	}
+	at := read.Round(0)
+	if !written.IsZero() && written.Before(at) {
+		at = written.Round(0)
+	}
+	r.positions[partition] = append(samples, sample{id, at})
+}
+
+// Append tells entries of a stream that follow those told before.
+func (r *Record) Append(partition int, entries ...Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.streams[partition] = append(r.streams[partition], entries...)
+}
+
+// Replace tells all that a stream holds, whatever was told before.
+func (r *Record) Replace(partition int, entries []Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.streams[partition] = entries
+	delete(r.settled, partition)
+	delete(r.before, partition)
+}
+
+// Numbers are what a report tells.
+type Numbers struct {
+	Entries   int // in the streams
+	Kept      int // of them
+	Keys      int // that they start
+	Accepted  int // entries
+	Repeats   int // answers that said PreviouslyAccepted
+	Positions int // looks at a position
+}
+
+// Numbers counts.
+func (r *Record) Numbers() Numbers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	numbers := Numbers{Accepted: len(r.accepted), Repeats: r.repeats, Positions: r.seen}
+	keys := map[string]bool{}
+	for _, entries := range r.streams {
+		numbers.Entries += len(entries)
+		for _, entry := range entries {
+			if entry.Key != "" {
+				numbers.Kept++
+				keys[entry.Key] = true
+			}
+		}
+	}
+	numbers.Keys = len(keys)
+	return numbers
+}
