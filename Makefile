@@ -8,7 +8,8 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
 E2E_LOG := $(CURDIR)/.tools/e2e.log
-NESTED := internal/e2e examples/observability examples/observability/picture
+NESTED := internal/e2e internal/bench examples/observability examples/observability/picture
+BENCH ?= -write results.md
 VERSIONS ?= 1.6.2 1.7.4 1.7.12
 DURATION ?= 10m
 SEED ?= 0
@@ -87,7 +88,16 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	done
 
 .PHONY: bench
-bench: ## benchmarks, with allocations
+bench: tools ## measure against the baselines on real servers: the table in internal/bench/results.md; BENCH has the flags
+	@cd internal/bench && go run . $(BENCH)
+
+.PHONY: bench-smoke
+bench-smoke: tools ## the same in a minute, judging nothing but that no start is lost or sent twice
+	@cd internal/bench && go vet ./... && go test -race -shuffle=on ./...
+	@cd internal/bench && go run . -rounds 2 -scale 0.05 -judge=false
+
+.PHONY: microbench
+microbench: ## Go's own benchmarks, with allocations
 	go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: demo

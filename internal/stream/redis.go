@@ -102,6 +102,9 @@ func (r *Redis) wants(fields map[string]any) bool {
 	return found && r.types[name]
 }
 
+// tailFields is how many values tailScript returns of a stream that exists.
+const tailFields = 5
+
 // tailScript is XINFO STREAM without the first and the last entry, which it would send along whole.
 var tailScript = redis.NewScript(`
 local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
@@ -132,8 +135,12 @@ func parseTail(key string, answer *redis.Cmd) (Tail, error) {
 	if err != nil {
 		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
 	}
-	if len(values) == 0 {
+	switch len(values) {
+	case 0:
 		return Tail{}, nil
+	case tailFields:
+	default: // a server that is none
+		return Tail{}, fmt.Errorf("describe %s: %d values, not %d", key, len(values), tailFields)
 	}
 	tail := Tail{Exists: true}
 	if tail.Length, err = strconv.ParseInt(values[0], 10, 64); err != nil {
