@@ -30,7 +30,9 @@ var closedSets = map[string][]string{
 		"accepted", "failed", "rejected", "not_found", "unauthorized", "overloaded", "timeout", "unreachable", "server", "shutdown", "panic",
 	},
 	"restate_start_duplicate": {"true", "false"},
-	"cause":                   {"malformed", "handler"},
+	"cause":                   {"malformed", "handler", "vanished"},
+	"kind":                    {"unknown", "trimmed", "deleted", "gone", "replaced", "ahead"},
+	"event":                   {"parked", "replayed", "discarded"},
 	"policy":                  {"best_effort", "stop_partition", "fail", "block", "transport"},
 	"exception_type":          {"BlockedError", "MalformedError", "PanicError", "RedisError", "Error"},
 }

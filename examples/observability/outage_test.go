@@ -43,8 +43,15 @@ func TestAnOutageIsSeenAndIsOver(t *testing.T) {
 		assert.Contains(t, status, fact)
 	}
 	rig.ingress.Down()
+	looks := 3 // at a hold, so far; over five minutes of rule time take eleven
 	count = 0
-	outage := seen.until(t, "a hold of over 5 minutes", 30, times(9, func() bool { return held() == "1" }))
+	trimming := times(5, func() bool { return seen.last(t, "streams_trim_in_seconds", "partition", "0") != "" })
+	outage := seen.until(t, "a hold of over 5 minutes with trimming ahead", 40, func() bool {
+		require.Equal(t, "1", held())
+		looks++
+		trimming()
+		return count >= 5 && looks > 12
+	})
 
 	rig.ingress.ScriptAll()
 	rig.ingress.Up()
@@ -58,16 +65,20 @@ func TestAnOutageIsSeenAndIsOver(t *testing.T) {
 		t.Parallel()
 		checkNames(t, seen.names())
 	})
-	t.Run("the alert fired in the outage, alone, and was over after it", func(t *testing.T) {
+	t.Run("the alerts fired in the outage, no others, and were over after it", func(t *testing.T) {
 		t.Parallel()
 		rules, err := filepath.Abs("alerts.yml")
 		require.NoError(t, err)
 		firing := `count by (alertname, partition) (ALERTS{alertstate="firing"})`
 		promtool(t, "test", "rules", writeTemporary(t, "outage_test.yml", seen.unitTest(rules, []expectation{
 			{at: quiet, expr: firing},
-			{at: outage, expr: firing, series: []string{`{alertname="RestatestartPartitionBlocked", partition="0"}`}},
+			{at: outage, expr: firing, series: []string{
+				`{alertname="RestatestartPartitionBlocked", partition="0"}`, `{alertname="RestatestartTrimmingNear", partition="0"}`,
+			}},
 			{at: over, expr: firing},
-			{at: over, expr: `group by (alertname) (count_over_time(ALERTS{alertstate="firing"}[1h]))`, series: []string{`{alertname="RestatestartPartitionBlocked"}`}},
+			{at: over, expr: `group by (alertname) (count_over_time(ALERTS{alertstate="firing"}[1h]))`, series: []string{
+				`{alertname="RestatestartPartitionBlocked"}`, `{alertname="RestatestartTrimmingNear"}`,
+			}},
 		})))
 	})
 	t.Logf("%d scrapes, quiet until %s, held until %s, over by %s of rule time", seen.scrapes, quiet, outage, over)

@@ -36,6 +36,8 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(ingress.Close)
 	require.NoError(t, server.Client().HSet(t.Context(), "m:{"+topic+"}", "v", 1, "partitions", 2).Err())
 
+	require.NoError(t, fill(t.Context(), server.Client()))
+
 	ctx, cancel := context.WithCancel(context.Background())
 	addr, ended := make(addrLog, 1), make(chan error, 1)
 	go func() {
@@ -74,6 +76,21 @@ func (a addrLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// maxLen is what the first partition's stream is trimmed to: enough that nothing vanishes unread in a minute, and small
+// enough that somebody has to say when it would.
+const maxLen = 600
+
+// fill makes the stream as long as it may be, with messages that have no claim.
+func fill(ctx context.Context, client *redis.Client) error {
+	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for range maxLen {
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: "s:{" + topic + "}:0", Values: []string{"b", "{}", "t", "BetSettled", "k", ""}})
+		}
+		return nil
+	})
+	return err
+}
+
 // publish adds a message every 100 ms of real time, because rates are what is measured. Every tenth has no claim, every
 // seventh one that was there before.
 func publish(ctx context.Context, client *redis.Client) error {
@@ -92,7 +109,7 @@ func publish(ctx context.Context, client *redis.Client) error {
 		case n%7 == 0:
 			claim = "c-1"
 		}
-		err := client.XAdd(ctx, &redis.XAddArgs{Stream: "s:{" + topic + "}:0", Values: []string{
+		err := client.XAdd(ctx, &redis.XAddArgs{Stream: "s:{" + topic + "}:0", MaxLen: maxLen, Values: []string{
 			"b", fmt.Sprintf(`{"betId":"b-%d","claimId":%q,"amountCents":5}`, n, claim), "t", "BetSettled", "k", "",
 		}}).Err()
 		if err != nil && ctx.Err() == nil {

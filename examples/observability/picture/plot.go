@@ -25,7 +25,7 @@ func plotOf(panel panel, told story, alarms []alarm) (*plot.Plot, error) {
 	p.Title.TextStyle.Color = ink
 	p.Title.Padding = vg.Points(5)
 	p.Y.Label.Text = panel.unit.label
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, told.end().Sub(told.begin()).Minutes(), 0, highest(panel)*1.35 // room for legend and phases
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, told.end().Sub(told.begin()).Minutes(), 0, highest(panel)/(1-headroom(panel))
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Label.TextStyle.Font.Size, axis.Tick.Label.Font.Size = textSize, textSize
 		axis.Label.TextStyle.Color, axis.Tick.Label.Color = ink, ink
@@ -57,6 +57,9 @@ func plotOf(panel panel, told story, alarms []alarm) (*plot.Plot, error) {
 	p.Add(limits{panel.threshold, alarms}, names)
 	return p, nil
 }
+
+// headroom is what phases and legend take of a plot's height, so that no curve runs through a name.
+func headroom(panel panel) float64 { return 0.16 + 0.055*float64(len(panel.curves)) }
 
 func highest(panel panel) float64 {
 	high := panel.threshold
