@@ -151,8 +151,15 @@ func (c *Consumer[T]) decodeAll(ctx context.Context, partition int, entries []wi
 	key := c.keys.Stream(partition)
 	messages = make([]Message[T], 0, len(entries))
 	decoded = entries
+	size := 0
+	for i := range entries {
+		size += len(entries[i].Body)
+	}
+	bodies := make([]byte, 0, size) // one for all: a body each is what most messages would allocate
 	for i, entry := range entries {
-		message, err := newMessage(key, partition, entry, c.decode)
+		start := len(bodies)
+		bodies = append(bodies, entry.Body...)
+		message, err := newMessage(key, partition, &entry, bodies[start:len(bodies):len(bodies)], c.decode)
 		if err == nil {
 			messages = append(messages, message)
 			if len(malformed.entries) > 0 {
@@ -165,7 +172,7 @@ func (c *Consumer[T]) decodeAll(ctx context.Context, partition int, entries []wi
 		}
 		malformed.add(entry, err)
 		if c.options.OnMalformed == MalformedSkip {
-			c.log.ErrorContext(ctx, "malformed entry skipped", slog.Int("partition", partition), slog.String("entry", entry.ID.String()), slog.Any("error", err))
+			c.log.ErrorContext(ctx, "malformed entry skipped", slog.Int("partition", partition), slog.String("entry", entry.Text()), slog.Any("error", err))
 		}
 	}
 	return messages, decoded, malformed

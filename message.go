@@ -92,14 +92,17 @@ func NewMessage[T any](stream string, partition int, entry redis.XMessage, decod
 	if err != nil {
 		return Message[T]{}, fmt.Errorf("%w in %s: %w", ErrMalformed, stream, err)
 	}
-	message, err := newMessage(stream, partition, wire.Decode(id, entry.Values), decode)
+	decoded := wire.Decode(id, entry.Values)
+	message, err := newMessage(stream, partition, &decoded, []byte(decoded.Body), decode)
 	if err != nil {
 		return Message[T]{}, fmt.Errorf("entry %s of %s: %w", entry.ID, stream, err)
 	}
 	return message, nil
 }
 
-func newMessage[T any](stream string, partition int, entry wire.Entry, decode func([]byte) (T, error)) (message Message[T], err error) {
+// newMessage makes a message of an entry. The body is the entry's, and the message's own from now on: what is handed over
+// again is decoded again.
+func newMessage[T any](stream string, partition int, entry *wire.Entry, body []byte, decode func([]byte) (T, error)) (message Message[T], err error) {
 	if !entry.HasBody {
 		return message, fmt.Errorf("%w: there is no field %q", ErrMalformed, wire.FieldBody)
 	}
@@ -108,13 +111,12 @@ func newMessage[T any](stream string, partition int, entry wire.Entry, decode fu
 			message, err = Message[T]{}, fmt.Errorf("%w: %w", ErrMalformed, newPanicError(reason))
 		}
 	}()
-	body := []byte(entry.Body) // of this message's own: what is handed over again is decoded again
 	value, err := decode(body)
 	if err != nil {
 		return message, fmt.Errorf("%w: %w", ErrMalformed, solid(err))
 	}
 	return Message[T]{
-		Value: value, ID: entry.ID.String(), Stream: stream, Partition: partition,
+		Value: value, ID: entry.Text(), Stream: stream, Partition: partition,
 		Type: entry.Type, Key: entry.Key, CorrelationID: entry.CorrelationID, TraceParent: entry.TraceParent,
 		Headers: Headers{entry.Headers}, Body: body,
 	}, nil

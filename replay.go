@@ -55,7 +55,8 @@ func (c *Consumer[T]) replay(ctx context.Context, id wire.ID) error {
 	case entry.Foreign:
 		return ErrForeign
 	}
-	message, err := newMessage(entry.Stream, entry.Partition, entry.Original(), c.decode)
+	original := entry.Original()
+	message, err := newMessage(entry.Stream, entry.Partition, &original, []byte(original.Body), c.decode)
 	if err != nil {
 		return err
 	}

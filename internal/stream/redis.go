@@ -47,20 +47,23 @@ func (r *Redis) Read(ctx context.Context, partition int, after wire.ID, count in
 // A server that refuses a transaction to this user, or a description, is read without, and the page says why.
 func (r *Redis) look(ctx context.Context, key string, args *redis.XReadArgs) (Page, error) {
 	var described *redis.Cmd
-	var read *redis.XStreamSliceCmd
+	read := redis.NewRawCmd(ctx, "xread", "count", args.Count, "streams", key, args.ID)
+	read.SetFirstKeyPos(4)
 	_, err := r.client.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
 		described = tailScript.Eval(ctx, transaction, []string{key})
-		read = transaction.XRead(ctx, args)
-		return nil
+		return transaction.Process(ctx, read)
 	})
 	if refusal := redis.Error(nil); errors.As(err, &refusal) && !errors.Is(err, redis.Nil) && read.Err() != nil {
 		page, readErr := r.page(key, r.client.XRead(ctx, args))
 		page.Blind = fmt.Errorf("describe %s: %w", key, err)
 		return page, readErr
 	}
-	page, err := r.page(key, read)
+	if read.Err() != nil {
+		return Page{}, fmt.Errorf("read %s: %w", key, read.Err())
+	}
+	page, err := parsePage(string(read.Val()), r.wants)
 	if err != nil {
-		return Page{}, err
+		return Page{}, fmt.Errorf("read %s: %w", key, err)
 	}
 	tail, blind := parseTail(key, described)
 	if page.Blind = blind; blind == nil {
@@ -86,21 +89,18 @@ func (r *Redis) page(key string, answer *redis.XStreamSliceCmd) (Page, error) {
 			if page.Last, err = wire.ParseID(message.ID); err != nil {
 				return Page{}, fmt.Errorf("read %s: %w", key, err)
 			}
-			if r.wants(message.Values) {
-				page.Entries = append(page.Entries, wire.Decode(page.Last, message.Values))
+			if kind, found := message.Values[wire.FieldType].(string); r.wants(kind, found) {
+				entry := wire.Decode(page.Last, message.Values)
+				entry.Name = message.ID
+				page.Entries = append(page.Entries, entry)
 			}
 		}
 	}
 	return page, nil
 }
 
-func (r *Redis) wants(fields map[string]any) bool {
-	if r.types == nil {
-		return true
-	}
-	name, found := fields[wire.FieldType].(string)
-	return found && r.types[name]
-}
+// wants tells whether entries of a type are wanted. One that has none is of no type.
+func (r *Redis) wants(kind string, found bool) bool { return r.types == nil || found && r.types[kind] }
 
 // tailFields is how many values tailScript returns of a stream that exists.
 const tailFields = 5

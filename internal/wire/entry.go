@@ -13,6 +13,7 @@ const (
 // Entry is one stream entry, decoded as far as the layout goes: the body stays the producer's bytes.
 type Entry struct {
 	ID            ID
+	Name          string // the id as the server wrote it; empty where nobody read it from one
 	Body          string
 	HasBody       bool // false when field b is missing, which makes the entry malformed
 	Type          string
@@ -22,24 +23,42 @@ type Entry struct {
 	Headers       Headers
 }
 
+// SetField sets what a field of that name stands for, and nothing for a name that is not known.
+func SetField(e *Entry, name, value string) {
+	switch name {
+	case FieldBody:
+		e.Body, e.HasBody = value, true
+	case FieldType:
+		e.Type = value
+	case FieldKey:
+		e.Key = value
+	case FieldCorrelation:
+		e.CorrelationID = value
+	case FieldTraceParent:
+		e.TraceParent = value
+	case FieldHeaders:
+		e.Headers = Headers(value)
+	}
+}
+
 // Decode reads the fields of an entry. Every field is optional and unknown fields are ignored. Where Redis
 // holds a field twice, a client that hands out a map keeps the last one: that one counts.
 func Decode(id ID, fields map[string]any) Entry {
-	entry := Entry{
-		ID:            id,
-		Type:          text(fields, FieldType),
-		Key:           text(fields, FieldKey),
-		CorrelationID: text(fields, FieldCorrelation),
-		TraceParent:   text(fields, FieldTraceParent),
-		Headers:       Headers(text(fields, FieldHeaders)),
+	entry := Entry{ID: id}
+	for _, name := range [...]string{FieldBody, FieldType, FieldKey, FieldCorrelation, FieldTraceParent, FieldHeaders} {
+		if value, is := fields[name].(string); is {
+			SetField(&entry, name, value)
+		}
 	}
-	entry.Body, entry.HasBody = fields[FieldBody].(string)
 	return entry
 }
 
-func text(fields map[string]any, name string) string {
-	value, _ := fields[name].(string)
-	return value
+// Text is the id as text.
+func (e Entry) Text() string {
+	if e.Name == "" {
+		return e.ID.String()
+	}
+	return e.Name
 }
 
 // Fields renders the entry as the field and value pairs that a producer adds, in the order in which the .NET

@@ -93,8 +93,7 @@ func (w *world) restateActions() {
 		return w.restate.Thaw()
 	}
 	w.actions["restate unregister"] = func(ctx context.Context, fault schedule.Fault) error {
-		err := insist(ctx, "unregister", func(ctx context.Context) error { return w.restate.Unregister(ctx, w.deployment) })
-		if err != nil {
+		if err := w.unregister(ctx); err != nil {
 			return err
 		}
 		rest(ctx, fault.For)
@@ -107,6 +106,19 @@ func (w *world) restateActions() {
 		rest(ctx, fault.For)
 		return restart(ctx)
 	}
+}
+
+// unregister takes the service away while none of its invocations is under way: one that is stays pinned to the
+// deployment that is gone, and never ends.
+func (w *world) unregister(ctx context.Context) error {
+	w.recorder.gate.Lock()
+	defer w.recorder.gate.Unlock()
+	return insist(ctx, "unregister", func(ctx context.Context) error {
+		if _, err := w.allOver(ctx); err != nil {
+			return err
+		}
+		return w.restate.Unregister(ctx, w.deployment)
+	})
 }
 
 // restates are those faults.

@@ -29,6 +29,7 @@ type recorder struct {
 	listener  net.Listener
 	transport *http.Transport
 	served    chan struct{}
+	gate      sync.RWMutex // held by each request on its way; who locks it keeps them waiting
 
 	mu       sync.Mutex
 	statuses map[int]int // 0: no answer
@@ -80,6 +81,8 @@ func (r *recorder) serve(w http.ResponseWriter, request *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	r.gate.RLock()
+	defer r.gate.RUnlock()
 	r.record.Requested(ref, key, time.Now())
 	answer, text, err := r.forward(request, body)
 	if err != nil {

@@ -21,6 +21,8 @@ type watch struct {
 	partitions int
 	live       bool // what a stream holds it will hold for ever, so that it can be told at once
 
+	looking sync.Mutex // held over a look: what was read first must be noted first
+
 	mu         sync.Mutex
 	violations []check.Violation
 }
@@ -59,6 +61,8 @@ func (w *watch) run(ctx context.Context, broken func()) {
 
 // look notes the positions.
 func (w *watch) look(ctx context.Context) (map[int]wire.ID, error) {
+	w.looking.Lock()
+	defer w.looking.Unlock()
 	// One after the other: were the position the later one, as it can be in a pipeline while a slot moves, it would
 	// seem older than it is.
 	stored, err := w.client.HGetAll(ctx, w.keys.Positions(consumerName)).Result()

@@ -1,0 +1,122 @@
+package stream
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+func everything(string, bool) bool { return true }
+
+// bulk is a string as Redis sends it.
+func bulk(texts ...string) string {
+	var sent strings.Builder
+	for _, text := range texts {
+		fmt.Fprintf(&sent, "$%d\r\n%s\r\n", len(text), text)
+	}
+	return sent.String()
+}
+
+// sent is an XREAD's answer of one stream, in either protocol.
+func sent(protocol int, entries ...string) string {
+	list := fmt.Sprintf("*%d\r\n%s", len(entries), strings.Join(entries, ""))
+	if protocol == 3 {
+		return "%1\r\n" + bulk("s:{bets}:0") + list
+	}
+	return "*1\r\n*2\r\n" + bulk("s:{bets}:0") + list
+}
+
+func entry(id string, fields ...string) string {
+	return "*2\r\n" + bulk(id) + fmt.Sprintf("*%d\r\n", len(fields)) + bulk(fields...)
+}
+
+func TestARawAnswerIsReadInEitherProtocol(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []int{2, 3} {
+		page, err := parsePage(sent(protocol,
+			entry("1726000000000-7", "b", "{}\r\n$5", "t", "A", "k", "", "c", "corr", "p", "00-x", "h", "1:a1:b", "unknown", "x"),
+			entry("1726000000000-8", "b", "first", "b", "last"),
+			entry("1726000000001-0"),
+		), everything)
+		require.NoError(t, err)
+		id := wire.ID{Ms: 1726000000000, Seq: 7}
+		assert.Equal(t, Page{Read: 3, Last: wire.ID{Ms: 1726000000001}, Entries: []wire.Entry{
+			{ID: id, Name: "1726000000000-7", Body: "{}\r\n$5", HasBody: true, Type: "A", CorrelationID: "corr", TraceParent: "00-x", Headers: "1:a1:b"},
+			{ID: wire.ID{Ms: 1726000000000, Seq: 8}, Name: "1726000000000-8", Body: "last", HasBody: true},
+			{ID: wire.ID{Ms: 1726000000001}, Name: "1726000000001-0"},
+		}}, page)
+	}
+}
+
+func TestARawAnswerWithNothingInItIsAnEmptyPage(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{"*-1\r\n", "_\r\n", "*0\r\n", "%0\r\n", "$-1\r\n"} {
+		page, err := parsePage(raw, everything)
+		if raw == "$-1\r\n" {
+			require.ErrorIs(t, err, errReply)
+			continue
+		}
+		require.NoError(t, err, raw)
+		assert.Zero(t, page)
+	}
+}
+
+func TestOnlyEntriesOfAWantedTypeAreKept(t *testing.T) {
+	t.Parallel()
+	source := NewRedis(nil, wire.Keys{}, []string{"A", ""})
+	page, err := parsePage(sent(2, entry("1-0", "t", "A"), entry("2-0", "t", "B"), entry("3-0", "b", "x"), entry("4-0", "t", "B", "t", "A"), entry("5-0", "t", "")), source.wants)
+	require.NoError(t, err)
+	var kept []string
+	for _, entry := range page.Entries {
+		kept = append(kept, entry.Name)
+	}
+	assert.Equal(t, []string{"1-0", "4-0", "5-0"}, kept, "what has no type is of none")
+	assert.Equal(t, 5, page.Read)
+	assert.Equal(t, wire.ID{Ms: 5}, page.Last)
+}
+
+func TestARefusalIsTheServersError(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{"-WRONGTYPE Operation\r\n", "!19\r\nWRONGTYPE Operation\r\n"} {
+		_, err := parsePage(raw, everything)
+		require.EqualError(t, err, "WRONGTYPE Operation")
+		var server interface{ RedisError() }
+		require.ErrorAs(t, err, &server)
+	}
+}
+
+func TestWhatIsNoAnswerIsAnError(t *testing.T) {
+	t.Parallel()
+	whole := sent(2, entry("1-0", "b", "x"))
+	for cut := range whole {
+		_, err := parsePage(whole[:cut], everything)
+		require.ErrorIs(t, err, errReply, "%q", whole[:cut])
+	}
+	for _, raw := range []string{
+		"", "+OK\r\n", ":1\r\n", "*2\r\n", "%2\r\n", "*1\r\n*3\r\n", "*x\r\n", "*-2\r\n", "*99999999999999999999\r\n",
+		"*1\r\n*2\r\n$1\r\ns\r\n*9999999\r\n", sent(2, entry("1")), sent(2, entry("1-0", "b")), sent(2, "*3\r\n"),
+		"*1\r\n*2\r\n$1\r\nsxx*0\r\n", sent(2, "*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nb\r\n:1\r\n"),
+	} {
+		_, err := parsePage(raw, everything)
+		require.ErrorIs(t, err, errReply, "%q", raw)
+	}
+}
+
+// Whatever comes, it ends, and takes no more than what came.
+func FuzzPage(f *testing.F) {
+	f.Add(sent(2, entry("1-0", "b", "x", "t", "A")))
+	f.Add(sent(3, entry("1-0", "b", "x"), entry("2-0")))
+	f.Add("*1\r\n*2\r\n$1\r\ns\r\n*1000000000\r\n")
+	f.Add("-ERR no\r\n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		page, err := parsePage(raw, everything)
+		if err == nil && (page.Read != len(page.Entries) || page.Read > len(raw)) {
+			t.Fatalf("%d entries, %d kept, of %d bytes", page.Read, len(page.Entries), len(raw))
+		}
+	})
+}
