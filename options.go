@@ -95,15 +95,13 @@ type Options struct {
 	// Defaults to json.Marshal, with its escapes of <, > and &.
 	Encode func(input any) ([]byte, error)
 
-	// TracerProvider and MeterProvider are where spans and metrics go, under ScopeName. They default to OpenTelemetry's
-	// global ones. There is a client span `restate.start {workflow}` for each start, and the counters
-	// restate.start.accepted (restate.start.duplicate tells those apart whose key was known), restate.start.failed (by
-	// reason) and restate.start.blocked (batches; those cut short by a shutdown are not counted).
+	// TracerProvider and MeterProvider are where spans and metrics go, under ScopeName; the package comment lists them.
+	// They default to OpenTelemetry's global ones.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 
-	// Propagator writes the trace context of a start into its headers. Defaults to W3C Trace Context, the only one
-	// that Restate reads.
+	// Propagator writes the trace context of a start into its headers. Where there is no span of the start, the producer's
+	// traceparent goes out as it came, without it. Defaults to W3C Trace Context, the only one that Restate reads.
 	Propagator propagation.TextMapPropagator
 
 	// Logger gets a line at level Debug for every attempt that failed. Defaults to none: what matters is in the
