@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/redisevents/restatestart/internal/stream"
@@ -57,7 +58,7 @@ func (m *loopMetrics) observe(observer metric.Observer, group *stream.Group) {
 	var stopped int64
 	for _, status := range partitions {
 		labels := m.labels(status.Partition)
-		if status.State == stream.Stopped {
+		if status.State == stream.Stopped && status.Err != nil { // else it is the run that ends
 			stopped++
 		}
 		switch {
@@ -84,5 +85,5 @@ func (m *loopMetrics) observe(observer metric.Observer, group *stream.Group) {
 			observer.ObserveInt64(m.gauges.length, status.Length, labels.length)
 		}
 	}
-	observer.ObserveInt64(m.gauges.stopped, stopped, metric.WithAttributes(m.topic, m.consumer))
+	observer.ObserveInt64(m.gauges.stopped, stopped, metric.WithAttributeSet(attribute.NewSet(m.and()...)))
 }

@@ -3,6 +3,7 @@ package restatestart
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ var (
 // over, as with a Starter's.
 type loopMetrics struct {
 	topic, consumer attribute.KeyValue
+	prefix          []attribute.KeyValue // the KeyPrefix, if there is one
 	meter           metric.Meter
 
 	consumed      metric.Int64Counter
@@ -62,7 +64,10 @@ func newLoopMetrics(topic string, options ConsumerOptions) (*loopMetrics, error)
 		topic: text("topic", topic), consumer: text("consumer", options.Consumer),
 		meter: options.MeterProvider.Meter(ConsumerScopeName), partitions: map[int]*partitionLabels{},
 	}
-	m.counted, m.recorded = counted(m.topic, m.consumer), recorded(m.topic, m.consumer)
+	if options.KeyPrefix != "" {
+		m.prefix = []attribute.KeyValue{text("key_prefix", options.KeyPrefix)}
+	}
+	m.counted, m.recorded = counted(m.and()...), recorded(m.and()...)
 	meter := instruments{meter: m.meter}
 	m.consumed = meter.counter("streams.consumed", "messages", "Messages that the handler is done with.")
 	m.filtered = meter.counter("streams.filtered", "messages", "Messages passed over because they are of none of the Types.")
@@ -78,6 +83,11 @@ func newLoopMetrics(topic string, options ConsumerOptions) (*loopMetrics, error)
 	return m, meter.err
 }
 
+// and are the attributes of this consumer and more.
+func (m *loopMetrics) and(more ...attribute.KeyValue) []attribute.KeyValue {
+	return slices.Concat([]attribute.KeyValue{m.topic, m.consumer}, m.prefix, more)
+}
+
 // labels finds what a partition's measurements are filed under. Those that alerts are about begin at 0.
 func (m *loopMetrics) labels(partition int) *partitionLabels {
 	m.mu.Lock()
@@ -86,24 +96,24 @@ func (m *loopMetrics) labels(partition int) *partitionLabels {
 	if labels == nil {
 		number := attribute.Int("partition", partition)
 		labels = &partitionLabels{
-			counted: counted(m.topic, number, m.consumer), lost: map[string][]metric.AddOption{}, parked: map[string][]metric.AddOption{},
-			gauge:  metric.WithAttributeSet(attribute.NewSet(m.topic, number, m.consumer)),
-			length: metric.WithAttributeSet(attribute.NewSet(m.topic, number)),
+			counted: counted(m.and(number)...), lost: map[string][]metric.AddOption{}, parked: map[string][]metric.AddOption{},
+			gauge:  metric.WithAttributeSet(attribute.NewSet(m.and(number)...)),
+			length: metric.WithAttributeSet(attribute.NewSet(append([]attribute.KeyValue{m.topic, number}, m.prefix...)...)),
 		}
 		m.partitions[partition] = labels
 		m.consumed.Add(context.Background(), 0, labels.counted...)
 		for kind, name := range gapKindNames {
-			labels.gaps[kind] = counted(m.topic, number, m.consumer, attribute.String("kind", name))
+			labels.gaps[kind] = counted(m.and(number, attribute.String("kind", name))...)
 			if GapKind(kind) != GapUnknown {
 				m.gaps.Add(context.Background(), 0, labels.gaps[kind]...)
 			}
 		}
 		for _, cause := range [...]string{causeMalformed, causeHandler, causeVanished} {
-			labels.lost[cause] = counted(m.topic, number, m.consumer, attribute.String("cause", cause))
+			labels.lost[cause] = counted(m.and(number, attribute.String("cause", cause))...)
 			m.lostMessages.Add(context.Background(), 0, labels.lost[cause]...)
 		}
 		for _, event := range [...]parkedEvent{entryParked, entryReplayed, entryDiscarded} {
-			labels.parked[event.kind()] = counted(m.topic, number, m.consumer, attribute.String("event", event.kind()))
+			labels.parked[event.kind()] = counted(m.and(number, attribute.String("event", event.kind()))...)
 			m.putAside.Add(context.Background(), 0, labels.parked[event.kind()]...)
 		}
 	}
@@ -128,16 +138,15 @@ func (m *loopMetrics) Read(partition int) {
 
 func (m *loopMetrics) ReadFailed(int) { m.failed("transport", "RedisError") }
 
-func (m *loopMetrics) Failed(partition int, verdict stream.Verdict) {
+func (m *loopMetrics) Failed(_ int, verdict stream.Verdict) {
 	m.failed(policyOf(verdict.Action), exceptionOf(verdict))
-	if verdict.Action == stream.Skip {
-		m.lost(partition, causeHandler, len(verdict.Remaining))
-	}
 }
 
-func (m *loopMetrics) Passed(partition int, page stream.Page, skipped int) {
+func (m *loopMetrics) Passed(partition int, page stream.Page, left stream.Left) {
 	defer passOver()
-	m.consumed.Add(context.Background(), int64(len(page.Entries)-skipped), m.labels(partition).counted...)
+	m.consumed.Add(context.Background(), int64(len(page.Entries)-left.Skipped-left.Dropped-left.Parked), m.labels(partition).counted...)
+	m.lost(partition, causeMalformed, left.Skipped)
+	m.lost(partition, causeHandler, left.Dropped)
 	if others := page.Read - len(page.Entries); others > 0 {
 		m.filtered.Add(context.Background(), int64(others), m.counted...)
 	}
@@ -151,12 +160,15 @@ func (m *loopMetrics) SaveFailed() {
 func (m *loopMetrics) failed(policy, exception string) {
 	defer passOver()
 	m.failures.Add(context.Background(), 1,
-		metric.WithAttributes(m.topic, m.consumer, attribute.String("policy", policy), attribute.String("exception.type", exception)))
+		metric.WithAttributes(m.and(attribute.String("policy", policy), attribute.String("exception.type", exception))...))
 }
 
 // lost counts messages that were given up on.
 func (m *loopMetrics) lost(partition int, cause string, messages int) {
 	defer passOver()
+	if messages == 0 {
+		return
+	}
 	m.lostMessages.Add(context.Background(), int64(messages), m.labels(partition).lost[cause]...)
 }
 

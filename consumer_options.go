@@ -94,7 +94,8 @@ type ConsumerOptions struct {
 	// process dies before that is stored, within PersistInterval, it is told again. A hole that grows is told at most
 	// every 30 s, with what was added to it. It is called on the partition's own goroutine, one call at a time for a
 	// partition, while the others go on: whatever takes long belongs elsewhere, since no entry of the partition is read
-	// meanwhile. It may ask for Status. A panic is logged and passed over. Its context ends with the Run. Defaults to none: the log
+	// meanwhile. It may ask for Status. A panic is logged and passed over. Its context ends when Run is stopped, or
+	// the position reset. Entries count whatever their type: Redis does not tell. Defaults to none: the log
 	// and Status tell too.
 	OnGap func(ctx context.Context, gap Gap)
 
@@ -276,8 +277,6 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 	if o.MeterProvider == nil {
 		o.MeterProvider = otel.GetMeterProvider()
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = guard(o.Logger)
 	return o, nil
 }

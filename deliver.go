@@ -25,6 +25,7 @@ type blockedDetail struct {
 	failed    []FailedStart
 	malformed []string
 	told      stream.Seldom // that parking fails
+	parkAt    time.Time     // of the parking that failed: what of it was done is known by that
 }
 
 // log are the attributes that tell what a hold is about: the first start that was not accepted, or the first entry
@@ -52,13 +53,16 @@ func (c *Consumer[T]) deliver(ctx context.Context, batch stream.Batch) stream.Ve
 	messages, decoded, malformed := c.decodeAll(ctx, partition, entries)
 	verdict := stream.Verdict{}
 	var parking error
+	parkAt := before.parkAt
+	if parkAt.IsZero() {
+		parkAt = time.Now()
+	}
 	switch {
 	case c.options.OnMalformed == MalformedSkip:
 		verdict.Skipped = len(malformed.entries)
-		c.metrics.lost(partition, causeMalformed, verdict.Skipped)
 		malformed = malformedEntries{}
 	case c.options.OnMalformed == MalformedPark && len(malformed.entries) > 0 && !batch.Stopping():
-		if parking = c.parkMalformed(ctx, partition, malformed); parking == nil {
+		if parking = c.parkMalformed(ctx, partition, malformed, parkAt); parking == nil {
 			verdict.Parked = len(malformed.entries)
 			malformed = malformedEntries{}
 		}
@@ -74,7 +78,7 @@ func (c *Consumer[T]) deliver(ctx context.Context, batch stream.Batch) stream.Ve
 		failed, exact = named(decoded, blocked)
 	}
 	if exact && c.options.OnRejected == RejectedPark && !blocked.ShuttingDown && !batch.Stopping() {
-		left, rest, refusal := c.parkRefused(ctx, partition, failed, blocked, before.failed)
+		left, rest, refusal := c.parkRefused(ctx, partition, failed, blocked, before.failed, parkAt)
 		if len(left) < len(failed) {
 			verdict.Parked += len(failed) - len(left)
 			if failed, blocked, err = left, rest, nil; rest != nil {
@@ -104,6 +108,7 @@ func (c *Consumer[T]) deliver(ctx context.Context, batch stream.Batch) stream.Ve
 		}
 	}
 	if parking != nil {
+		detail.parkAt = parkAt
 		c.tellParkingFailed(ctx, partition, &detail.told, parking)
 	}
 	verdict.Err, verdict.Detail, verdict.Log = errors.Join(err, malformed.err(), parking), detail, detail.log()

@@ -70,7 +70,7 @@ func (c *Consumer[T]) Reporting(ctx context.Context) func() {
 	return func() {
 		c.metrics.Read(0)
 		c.metrics.handled(ctx, 1, time.Second)
-		c.metrics.Passed(0, page, 0)
+		c.metrics.Passed(0, page, stream.Left{})
 		c.metrics.SaveFailed()
 	}
 }

@@ -2,6 +2,7 @@ package restatestart
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 )
 
@@ -43,9 +44,8 @@ type health struct {
 
 func (h health) write(w http.ResponseWriter, well bool) {
 	body, err := json.MarshalIndent(h, "", "  ")
-	if err != nil { // which no Status gives a reason for
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	if err != nil { // which no Status gives a reason for, and which is none to restart the service
+		body = fmt.Appendf(nil, `{"status": %q}`, h.Status)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

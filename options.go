@@ -153,9 +153,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Propagator == nil {
 		o.Propagator = propagation.TraceContext{}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = guard(o.Logger)
 	return o, nil
 }
 

@@ -12,11 +12,11 @@ import (
 )
 
 // parkMalformed puts entries aside that cannot be decoded.
-func (c *Consumer[T]) parkMalformed(ctx context.Context, partition int, malformed malformedEntries) error {
+func (c *Consumer[T]) parkMalformed(ctx context.Context, partition int, malformed malformedEntries, at time.Time) error {
 	parkings := make([]parked.Parking, len(malformed.entries))
 	for i, entry := range malformed.entries {
 		parkings[i] = parked.Parking{Entry: entry, Failure: parked.Failure{
-			Reason: ReasonMalformed.String(), Text: errorLine(malformed.causes[i]), At: time.Now(),
+			Reason: ReasonMalformed.String(), Text: errorLine(malformed.causes[i]), At: at,
 		}}
 	}
 	return c.park(ctx, partition, parkings)
@@ -25,7 +25,7 @@ func (c *Consumer[T]) parkMalformed(ctx context.Context, partition int, malforme
 // parkRefused puts those of the failed entries aside that will not be accepted, however often they are handed over. It
 // returns those that are left, and what the error says of them: nil when none is left. When the parking fails, all of them
 // are.
-func (c *Consumer[T]) parkRefused(ctx context.Context, partition int, failed []wire.Entry, blocked *BlockedError, before []FailedStart) ([]wire.Entry, *BlockedError, error) {
+func (c *Consumer[T]) parkRefused(ctx context.Context, partition int, failed []wire.Entry, blocked *BlockedError, before []FailedStart, at time.Time) ([]wire.Entry, *BlockedError, error) {
 	now, then := outcomes(blocked.Failed), outcomes(before)
 	var parkings []parked.Parking
 	var left []wire.Entry
@@ -38,7 +38,7 @@ func (c *Consumer[T]) parkRefused(ctx context.Context, partition int, failed []w
 		}
 		parkings = append(parkings, parked.Parking{Entry: entry, Failure: parked.Failure{
 			Reason: outcome.Reason.String(), Status: outcome.Status, Text: errorLine(outcome.Err),
-			Workflow: outcome.Workflow, Key: outcome.Key, At: time.Now(),
+			Workflow: outcome.Workflow, Key: outcome.Key, At: at,
 		}})
 	}
 	if len(parkings) == 0 {

@@ -23,10 +23,12 @@ type parkedStore struct {
 }
 
 func newParkedStore(positions *position.Memory) *parkedStore {
-	return &parkedStore{Memory: parked.NewMemory(wire.Keys{Topic: "claims"}, func(partition int) wire.ID {
+	store := &parkedStore{Memory: parked.NewMemory(wire.Keys{Topic: "claims"}, func(partition int) wire.ID {
 		stored, _ := positions.Load(context.Background(), []int{partition})
 		return stored[0].ID
 	}, nil)}
+	store.Resets = positions.Resets
+	return store
 }
 
 func (s *parkedStore) fail(err error) {

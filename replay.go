@@ -19,7 +19,9 @@ const removeTimeout = 5 * time.Second
 //
 // It needs no Run, and may be called while there is one, in this process or elsewhere: the handler is called beside those
 // of Run then, for the same partition too. Two replays of one entry at once do no harm, nor does a crash: Restate knows the
-// start that comes again by its workflow key. A start that is replayed runs after those of later messages.
+// start that comes again by its workflow key. A start that is replayed runs after those of later
+// messages; where one of them has started the same workflow and key meanwhile, Restate answers that it knows the key, and
+// the replayed input never runs. Look at ParkedEntry.Key first.
 //
 // What Redis refuses ends the replay: the entries behind it are not tried. So does the cancellation of ctx.
 func (c *Consumer[T]) Replay(ctx context.Context, ids ...string) error {
@@ -66,11 +68,13 @@ func (c *Consumer[T]) replay(ctx context.Context, id wire.ID) error {
 	// It was accepted, and must not wait for the next one who comes along.
 	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
-	// Where it is not found, another replay was accepted too.
-	if _, _, err := c.backend.parked.Remove(removing, id); err != nil {
+	_, found, err = c.backend.parked.Remove(removing, id)
+	if err != nil {
 		return storeError{fmt.Errorf("accepted, and not taken out of the parked stream: %w", err)}
 	}
-	c.tellParked(ctx, entryReplayed, entry)
+	if found { // else another replay was accepted too, and has told
+		c.tellParked(ctx, entryReplayed, entry)
+	}
 	return nil
 }
 

@@ -210,7 +210,7 @@ func (t ResetTarget) resolve(view position.View) (wire.ID, error) {
 	switch t.kind {
 	case targetID:
 		id, err := wire.ParseID(t.id)
-		if err == nil && id.Compare(view.Last) > 0 {
+		if err == nil && id.Compare(view.Last) > 0 && (!view.Found || id != view.ID) { // where it is: ends a hold
 			err = &position.BeyondError{Target: id, Last: view.Last}
 		}
 		return id, err

@@ -61,7 +61,7 @@ func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *st
 			failure.Err = shutdownError(ctx, err)
 		}
 		s.options.Logger.LogAttrs(ctx, slog.LevelDebug, "start attempt failed",
-			slog.String("workflow", failure.Workflow), slog.String("key", failure.Key), slog.String("entry", failure.EntryID),
+			slog.String("workflow", printable(failure.Workflow)), slog.String("key", printable(failure.Key)), slog.String("entry", failure.EntryID),
 			slog.Int("attempt", failure.Attempts), slog.String("reason", reason.String()), slog.Int("status", answer.Status))
 		if !again || failure.Attempts >= s.options.MaxAttempts || answer.RetryAfter > s.options.RetryMax {
 			span.attemptFailed(failure, 0)
@@ -88,6 +88,9 @@ func (s *Starter[T]) attempt(ctx context.Context, send *ingress.Send) (answer in
 	}()
 	answer, err = s.ingress.Post(ctx, *send)
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		if !isTimeout(err) { // a transport's own word for it
+			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+		}
 		err = fmt.Errorf("no answer within %s: %w", s.options.AttemptTimeout, err)
 	}
 	return answer, err

@@ -96,13 +96,20 @@ func (t *tracing) start(ctx context.Context, producer, batch trace.SpanContext, 
 	return startSpan{made}
 }
 
-// inject writes the trace context of ctx into a copy of the header: the header itself may be shared.
+// inject writes the trace context of ctx into a copy of the header: the header itself may be shared. What cannot be
+// sent, whatever a propagator makes of its baggage, is left out: it would keep the start from being made.
 func (t *tracing) inject(ctx context.Context, header http.Header) http.Header {
+	injected := make(http.Header, 2)
+	t.propagator.Inject(ctx, propagation.HeaderCarrier(injected))
 	header = header.Clone()
 	if header == nil {
-		header = make(http.Header, 2)
+		header = make(http.Header, len(injected))
 	}
-	t.propagator.Inject(ctx, propagation.HeaderCarrier(header))
+	for name, values := range injected {
+		if ingress.CheckHeader(http.Header{name: values}) == nil {
+			header[name] = values
+		}
+	}
 	return header
 }
 

@@ -40,6 +40,7 @@ type world struct {
 	pool       int
 	log        bytes.Buffer
 	json       bool // the log is JSON
+	logTo      *slog.Logger
 }
 
 func newWorld(t *testing.T, partitions int) *world {
@@ -59,6 +60,9 @@ func (w *world) Write(p []byte) (int, error) {
 }
 
 func (w *world) logger() *slog.Logger {
+	if w.logTo != nil {
+		return w.logTo
+	}
 	if w.json {
 		return slog.New(slog.NewJSONHandler(w, nil))
 	}

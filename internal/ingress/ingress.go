@@ -89,7 +89,8 @@ func New(config Config) (*Client, error) {
 	}
 	replays := client.Transport == nil
 	if _, standard := client.Transport.(*http.Transport); standard {
-		replays, c.shares = true, true
+		// A jar writes its cookies into the header that it is given.
+		replays, c.shares = true, client.Jar == nil
 	}
 	if client.Jar == nil && client.Timeout == 0 {
 		c.direct = client.Transport
@@ -164,7 +165,7 @@ func (s Send) Check() error {
 func (c *Client) Post(ctx context.Context, send Send) (Answer, error) {
 	response, err := c.do(c.request(ctx, &send))
 	if err != nil {
-		return Answer{}, withoutURL(err)
+		return Answer{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	// The status alone decides: an answer that breaks off after it was as good as given.
@@ -174,7 +175,11 @@ func (c *Client) Post(ctx context.Context, send Send) (Answer, error) {
 // do is http.Client's method of that name, without what there is no use for.
 func (c *Client) do(request *http.Request) (*http.Response, error) {
 	if c.direct == nil {
-		return c.http.Do(request)
+		response, err := c.http.Do(request)
+		if err != nil {
+			return nil, withoutURL(err)
+		}
+		return response, nil
 	}
 	response, err := c.direct.RoundTrip(request)
 	switch {

@@ -2,12 +2,15 @@ package ingress_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -283,6 +286,46 @@ func TestATransportThatWritesIntoAHeaderHarmsNoOtherSend(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []string{"", ""}, seen)
+}
+
+// A client's cookies go with each send, once, and into no other's header.
+func TestAJarsCookiesGoWithEachSendOnce(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int64
+	server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Cookie") == "route=node1" {
+			sent.Add(1)
+		}
+	})
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	target, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	jar.SetCookies(target, []*http.Cookie{{Name: "route", Value: "node1"}})
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := open(t, ingress.Config{URL: server.URL, HTTP: &http.Client{Transport: transport, Jar: jar}})
+	var sends sync.WaitGroup
+	for range 8 {
+		sends.Go(func() {
+			for range 20 {
+				_, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+				assert.NoError(t, err)
+			}
+		})
+	}
+	sends.Wait()
+	assert.Equal(t, int64(160), sent.Load())
+}
+
+// What a transport says of a request of its own, for a token, is kept.
+func TestATransportsOwnTroubleIsToldWhole(t *testing.T) {
+	t.Parallel()
+	client := open(t, ingress.Config{URL: "http://restate", HTTP: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("fetch token: %w", &url.Error{Op: "Post", URL: "https://auth/token", Err: io.ErrUnexpectedEOF})
+	})}})
+	_, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+	require.EqualError(t, err, `fetch token: Post "https://auth/token": unexpected EOF`)
 }
 
 // A transport may break the rules of its interface, as tests' own ones do.

@@ -19,7 +19,16 @@ type Memory struct {
 	last    wire.ID
 	entries []Entry
 	index   map[original]standing
-	gone    map[original]wire.Entry
+	gone    map[original]departure
+
+	// Resets tells how many resets of a partition were applied. It may be nil: none.
+	Resets func(partition int) int
+}
+
+// departure is what left the parked stream, and how many resets there were by then.
+type departure struct {
+	entry  wire.Entry
+	resets int
 }
 
 // original is where an entry came from.
@@ -38,7 +47,7 @@ type standing struct {
 // its stream, none when it is not there; where it is nil, no entry is.
 func NewMemory(keys wire.Keys, position func(partition int) wire.ID, source func(partition int, id wire.ID) []Field) *Memory {
 	return &Memory{
-		keys: keys, position: position, source: source, index: map[original]standing{}, gone: map[original]wire.Entry{},
+		keys: keys, position: position, source: source, index: map[original]standing{}, gone: map[original]departure{},
 	}
 }
 
@@ -65,10 +74,13 @@ func (m *Memory) park(partition int, parking Parking) wire.ID {
 		entry.Fields = known(parking.Entry)
 	}
 	from, what := original{partition, entry.EntryID}, entry.Original()
-	if left, found := m.gone[from]; found && left == what {
+	if left, found := m.gone[from]; found && left == (departure{what, m.resets(partition)}) {
 		return wire.ID{}
 	}
 	if stands, found := m.index[from]; found && stands.entry == what {
+		if at, found := m.find(stands.id); found && m.entries[at].Failure.At.Equal(parking.Failure.At) {
+			return stands.id // by a try of this parking whose answer was lost
+		}
 		return wire.ID{}
 	}
 	m.last = after(m.last)
@@ -76,6 +88,13 @@ func (m *Memory) park(partition int, parking Parking) wire.ID {
 	m.entries = append(m.entries, entry)
 	m.index[from] = standing{entry.ID, what}
 	return entry.ID
+}
+
+func (m *Memory) resets(partition int) int {
+	if m.Resets == nil {
+		return 0
+	}
+	return m.Resets(partition)
 }
 
 // after is the id that a stream gives out behind another.
@@ -135,7 +154,7 @@ func (m *Memory) Remove(_ context.Context, id wire.ID) (Entry, bool, error) {
 	m.sweep(entry.Partition)
 	if stands := m.index[from]; stands.id == id {
 		if entry.EntryID.Compare(m.position(entry.Partition)) > 0 {
-			m.gone[from] = stands.entry
+			m.gone[from] = departure{stands.entry, m.resets(entry.Partition)}
 		}
 		delete(m.index, from)
 	}

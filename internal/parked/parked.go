@@ -17,8 +17,9 @@ import (
 // processes too.
 type Store interface {
 	// Park puts entries of one partition aside and returns, in their order, the id that each has got here: zero for one that
-	// is not new. It is not new when the entry stands here already, and when it stood here and the stored position has not
-	// passed it since. On an error some of them may have been parked; parking them again does no harm.
+	// is not new. It is not new when the entry stands here already, from another parking than this one, which its time
+	// tells, and when it stood here and neither has the stored position passed it since nor a reset been applied. On an error some of
+	// them may have been parked; parking them again, at the same time, does no harm.
 	Park(ctx context.Context, partition int, parkings []Parking) (ids []wire.ID, err error)
 
 	// List returns the entries behind an id, in the order in which they were parked, at most limit of them.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -145,7 +146,12 @@ func TestWhatTheOperatorTrimmedCanBeParkedAgain(t *testing.T) {
 	t.Parallel()
 	server, client, store := double(t, redis.Options{})
 	parkings := []parked.Parking{{Entry: wire.Entry{ID: wire.ID{Ms: 1}, Body: "1", HasBody: true}}, {Entry: wire.Entry{ID: wire.ID{Ms: 2}}}}
+	tries := 0
 	park := func() (fresh []bool) {
+		tries++
+		for i := range parkings {
+			parkings[i].Failure.At = time.UnixMilli(int64(tries))
+		}
 		ids, err := store.Park(t.Context(), 0, parkings)
 		require.NoError(t, err)
 		for _, id := range ids {

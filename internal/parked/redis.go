@@ -18,12 +18,13 @@ type Redis struct {
 	index     string
 	gone      string
 	positions string
+	meta      string // of the positions
 }
 
 // NewRedis returns the store of a consumer, whose stored positions it reads.
 func NewRedis(client redis.UniversalClient, keys wire.Keys, consumer string) *Redis {
 	return &Redis{
-		client: client, keys: keys, positions: keys.Positions(consumer),
+		client: client, keys: keys, positions: keys.Positions(consumer), meta: keys.PositionsMeta(consumer),
 		stream: keys.Parked(consumer), index: keys.ParkedIndex(consumer), gone: keys.ParkedGone(consumer),
 	}
 }
@@ -90,7 +91,7 @@ func (r *Redis) runPark(ctx context.Context, partition int, parkings []Parking, 
 		args = appendFields(args, parking.Failure.meta(r.keys.Stream(partition), partition, parking.Entry.ID))
 		args = append(args, metaWhole)
 	}
-	keys := []string{r.keys.Stream(partition), r.stream, r.index, r.gone, r.positions}
+	keys := []string{r.keys.Stream(partition), r.stream, r.index, r.gone, r.positions, r.meta}
 	answers, err := redis.NewScript(parkScript).Run(ctx, r.client, keys, args...).StringSlice()
 	if err == nil && len(answers) != len(parkings) {
 		err = fmt.Errorf("%d answers to %d entries", len(answers), len(parkings))
@@ -181,7 +182,7 @@ func pairs(texts []string) []Field {
 
 // Remove implements Store.
 func (r *Redis) Remove(ctx context.Context, id wire.ID) (Entry, bool, error) {
-	keys := []string{r.stream, r.index, r.gone, r.positions}
+	keys := []string{r.stream, r.index, r.gone, r.positions, r.meta}
 	meta, err := redis.NewScript(removeScript).Run(ctx, r.client, keys, id.String(), 2*len(metaNames)).StringSlice()
 	if err != nil {
 		return Entry{}, false, fmt.Errorf("remove %s from %s: %w", id, r.stream, err)

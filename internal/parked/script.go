@@ -24,6 +24,9 @@ local function digest(fields)
   end
   return redis.sha1hex(table.concat(parts))
 end
+local function resets(notes, partition)
+  return redis.call('HGET', notes, partition .. ':resets') or '0'
+end
 local function sweep(gone, partition, ms, seq)
   if not ms then return end
   for _, field in ipairs(redis.call('HKEYS', gone)) do
@@ -41,18 +44,25 @@ end
 // entry again the next time. That is why the index is written first, with no id in it yet. Where the parked stream is
 // empty, what the index still says is about entries that were trimmed by somebody else.
 //
-// KEYS: source stream, parked stream, index, gone, positions. ARGV: partition, the number of metadata strings an entry,
+// What left the parked stream is known as long as no reset made its entry come again on purpose: how many resets there
+// were is noted with it. An entry that stands there with the very time of this parking was put there by a try of it whose
+// answer was lost: it counts as new.
+//
+// KEYS: source stream, parked stream, index, gone, positions, their meta. ARGV: partition, the number of metadata strings an entry,
 // then for each: id, number of strings of the fields to take when it is not in its stream any more, those, metadata but
 // for the last value. Returns for each: its new id, known, or missing, when it is not in its stream and no fields came along.
 const parkScript = prelude + `
-local source, parked, index, gone, positions = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local source, parked, index, gone, positions, notes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local partition, metas = ARGV[1], tonumber(ARGV[2])
 sweep(gone, partition, parse(redis.call('HGET', positions, partition)))
-local function stands(field, mark)
-  if redis.call('HGET', gone, field) == mark then return true end
+local function stands(field, mark, time)
+  if redis.call('HGET', gone, field) == mark .. '|' .. resets(notes, partition) then return 'known' end
   local value = redis.call('HGET', index, field)
   local id, was = (value or ''):match('^([%d%-]+)|(.*)$')
-  return id and was == mark and #redis.call('XRANGE', parked, id, id) > 0
+  if not id or was ~= mark then return nil end
+  local there = redis.call('XRANGE', parked, id, id)
+  if #there == 0 then return nil end
+  return last(there[1][2], 'parked:time') == time and id or 'known'
 end
 if redis.call('XLEN', parked) == 0 then
   for _, field in ipairs(redis.call('HKEYS', index)) do redis.call('HDEL', index, field) end
@@ -73,9 +83,13 @@ while at <= #ARGV do
   if #fields == 0 then
     answers[#answers + 1] = 'missing'
   else
-    local field, mark = partition .. '/' .. id, digest(fields)
-    if stands(field, mark) then
-      answers[#answers + 1] = 'known'
+    local field, mark, time = partition .. '/' .. id, digest(fields), nil
+    for i = meta, meta + metas - 2, 2 do
+      if ARGV[i] == 'parked:time' then time = ARGV[i + 1] end
+    end
+    local answer = stands(field, mark, time)
+    if answer then
+      answers[#answers + 1] = answer
     else
       redis.call('HSET', index, field, '|' .. mark)
       local add = {parked, '*'}
@@ -95,10 +109,10 @@ return answers
 // removeScript takes an entry out of the parked stream. While the stored position has not passed it, it is remembered as
 // gone, first, so that a crash cannot park it again.
 //
-// KEYS: parked stream, index, gone, positions. ARGV: id, the number of metadata strings of an entry. Returns its metadata,
+// KEYS: parked stream, index, gone, positions, their meta. ARGV: id, the number of metadata strings of an entry. Returns its metadata,
 // and nothing when there is no such entry.
 const removeScript = prelude + `
-local parked, index, gone, positions = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local parked, index, gone, positions, notes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local found = redis.call('XRANGE', parked, ARGV[1], ARGV[1])
 if #found == 0 then return {} end
 local fields = found[1][2]
@@ -109,7 +123,7 @@ local ms, seq = parse(redis.call('HGET', positions, partition))
 sweep(gone, partition, ms, seq)
 if id == ARGV[1] then
   local entryMs, entrySeq = parse(entry)
-  if not ms or ahead(entryMs, entrySeq, ms, seq) then redis.call('HSET', gone, field, mark) end
+  if not ms or ahead(entryMs, entrySeq, ms, seq) then redis.call('HSET', gone, field, mark .. '|' .. resets(notes, partition)) end
 end
 redis.call('XDEL', parked, ARGV[1])
 if id == ARGV[1] then redis.call('HDEL', index, field) end

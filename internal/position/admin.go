@@ -166,9 +166,8 @@ local partition, target = ARGV[1], ARGV[2] .. '-' .. ARGV[3]
 local stream = describe(KEYS[3]) or {last = '0-0'}
 if stream.err then return stream end
 local ms, seq = parse(stream.last)
-if below(ms, ARGV[2]) or (ms == ARGV[2] and below(seq, ARGV[3])) then return stream.last end
-
 local before = redis.call('HGET', KEYS[1], partition) or ''
+if before:match('^[^|]*') ~= target and ahead(ARGV[2], ARGV[3], ms, seq) then return stream.last end
 local marker = redis.call('HGET', KEYS[1], '__reset:' .. partition)
 if marker and before == marker:match('^[^|]*') .. '|' .. ARGV[4] then
   local noted = redis.call('HGET', KEYS[2], partition .. ':resetFrom') or ''

@@ -14,6 +14,7 @@ type Memory struct {
 	ids    map[int]wire.ID
 	notes  map[int]note
 	resets map[int]Reset
+	count  map[int]int // of the resets that were applied
 }
 
 // note is a text and the position that it is about.
@@ -32,6 +33,13 @@ func (m *Memory) RequestReset(partition int, value string) {
 		}
 		m.resets[partition] = *reset
 	}
+}
+
+// Resets is how many resets of a partition were applied.
+func (m *Memory) Resets(partition int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count[partition]
 }
 
 // Forget loses a partition's position, as a server does that fails over or comes back from an older state.
@@ -94,6 +102,10 @@ func (m *Memory) ApplyReset(_ context.Context, partition int, reset Reset) (bool
 		return false, nil
 	}
 	m.set(partition, reset.Target)
+	if m.count == nil {
+		m.count = map[int]int{}
+	}
+	m.count[partition]++
 	delete(m.notes, partition)
 	delete(m.resets, partition)
 	return true, nil

@@ -16,11 +16,13 @@ type Redis struct {
 	hash   string
 	meta   string
 	writer wire.InstanceID
+	// process tells this one from another of the same writer: an overlapping one may have taken a reset.
+	process string
 }
 
 // NewRedis returns the store of a consumer. Every position it writes carries the writer's id.
 func NewRedis(client redis.UniversalClient, keys wire.Keys, consumer string, writer wire.InstanceID) *Redis {
-	return &Redis{client: client, hash: keys.Positions(consumer), meta: keys.PositionsMeta(consumer), writer: writer}
+	return &Redis{client: client, hash: keys.Positions(consumer), meta: keys.PositionsMeta(consumer), writer: writer, process: wire.RandomInstanceID().String()}
 }
 
 // Load implements Store.
@@ -72,7 +74,7 @@ func (r *Redis) Load(ctx context.Context, partitions []int) ([]Stored, error) {
 // write; 0-0: nothing but the note; again not empty: see Write). Returns for each the pending reset, or an empty string.
 const saveScript = wire.LuaIDs + `
 local resets = {}
-for i = 3, #ARGV, 5 do
+for i = 4, #ARGV, 5 do
   local partition, ms, seq, note, again = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local reset = redis.call('HGET', KEYS[1], '__reset:' .. partition)
   if parse(reset) then
@@ -80,16 +82,20 @@ for i = 3, #ARGV, 5 do
   else
     resets[#resets + 1] = ''
     local stored = redis.call('HGET', KEYS[1], partition)
-    if ms ~= '' and (again == '' or not stored or stored:sub(-#ARGV[1] - 1) == '|' .. ARGV[1]) then
+    if ms ~= '' and (again == '' or not stored or (stored:sub(-#ARGV[1] - 1) == '|' .. ARGV[1] and redis.call('HGET', KEYS[2], partition .. ':process') == ARGV[3])) then
       local oldMs, oldSeq = parse(stored)
       local zero = ms == '0' and seq == '0'
       local moves = not zero and (not oldMs or ahead(ms, seq, oldMs, oldSeq))
       if moves then
         redis.call('HSET', KEYS[1], partition, ms .. '-' .. seq .. '|' .. ARGV[1])
-        redis.call('HSET', KEYS[2], partition .. ':updatedUtc', ARGV[2], partition .. ':instanceId', ARGV[1])
+        redis.call('HSET', KEYS[2], partition .. ':updatedUtc', ARGV[2], partition .. ':instanceId', ARGV[1], partition .. ':process', ARGV[3])
       end
       if note ~= '' and (moves or (zero and not oldMs) or (oldMs == ms and oldSeq == seq)) then
-        redis.call('HSET', KEYS[2], partition .. ':read', ms .. '-' .. seq .. '|' .. note)
+        local text = ms .. '-' .. seq .. '|' .. note
+        if redis.call('HGET', KEYS[2], partition .. ':read') ~= text
+          or again == '' and redis.call('HGET', KEYS[2], partition .. ':process') ~= ARGV[3] then
+          redis.call('HSET', KEYS[2], partition .. ':read', text, partition .. ':process', ARGV[3])
+        end
       end
     end
   end
@@ -102,8 +108,8 @@ func (r *Redis) Save(ctx context.Context, writes []Write) ([]*Reset, error) {
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	args := make([]any, 0, 2+5*len(writes))
-	args = append(args, r.writer.String(), wire.FormatTime(time.Now()))
+	args := make([]any, 0, 3+5*len(writes))
+	args = append(args, r.writer.String(), wire.FormatTime(time.Now()), r.process)
 	for _, write := range writes {
 		again := ""
 		if write.Again {
@@ -137,7 +143,8 @@ const resetScript = `
 if redis.call('HGET', KEYS[1], '__reset:' .. ARGV[3]) ~= ARGV[4] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[3], ARGV[5] .. '|' .. ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[3] .. ':updatedUtc', ARGV[2], ARGV[3] .. ':instanceId', ARGV[1])
-redis.call('HDEL', KEYS[2], ARGV[3] .. ':read')
+redis.call('HDEL', KEYS[2], ARGV[3] .. ':read', ARGV[3] .. ':process')
+redis.call('HSET', KEYS[2], ARGV[3] .. ':resets', (tonumber(redis.call('HGET', KEYS[2], ARGV[3] .. ':resets')) or 0) + 1)
 redis.call('HDEL', KEYS[1], '__reset:' .. ARGV[3])
 return 1
 `

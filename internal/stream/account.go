@@ -119,6 +119,20 @@ func (s sight) inside() (audit, *Gap) {
 	}
 }
 
+// dropped is the hole that entries left which a session had read when a reset ended it.
+func (s sight) dropped(ids []wire.ID) *Gap {
+	var lost int64
+	for _, id := range ids {
+		if s.tail.Length == 0 || id.Compare(s.tail.First) < 0 {
+			lost++
+		}
+	}
+	if lost == 0 {
+		return nil
+	}
+	return s.lost(GapTrimmed, lost)
+}
+
 // gap is one of which nobody can tell how large it is.
 func (s sight) gap(kind GapKind) *Gap {
 	gap := &Gap{Kind: kind, Position: s.reader}

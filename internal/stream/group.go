@@ -107,21 +107,30 @@ func (g *Group) Assign(ctx context.Context, partitions []int) error {
 	if err := g.locateOnce(ctx, added, true); err != nil {
 		return err
 	}
+	retired, err := g.assign(partitions, added)
+	for _, p := range retired {
+		p.log.InfoContext(ctx, "partition let go", slog.String("position", p.status.at().String()))
+	}
+	return err
+}
+
+// assign does it, and returns the partitions that were let go.
+func (g *Group) assign(partitions []int, added []*partition) (retired []*partition, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.launch == nil {
-		return errNotRunning
+		return nil, errNotRunning
 	}
 	for _, p := range g.partitions {
-		if !slices.Contains(partitions, p.number) {
-			p.retire()
+		if !slices.Contains(partitions, p.number) && p.retire() {
+			retired = append(retired, p)
 		}
 	}
 	for _, p := range added {
 		g.partitions = append(g.partitions, p)
 		g.launch(p)
 	}
-	return nil
+	return retired, nil
 }
 
 // Status tells how each partition is doing, and since when positions cannot be written, and why.
@@ -179,6 +188,7 @@ func (g *Group) locateOnce(ctx context.Context, partitions []*partition, late bo
 	for i, p := range partitions {
 		var start wire.ID
 		if reset := stored[i].Reset; reset != nil {
+			g.keeper.forget(p.number) // of when it was this group's before
 			applied, err := g.config.Store.ApplyReset(ctx, p.number, *reset)
 			if err != nil {
 				return err
@@ -210,6 +220,7 @@ func (g *Group) drain(stopWorking context.CancelFunc) {
 		stopWorking()
 		within(workers, left()-flushMargin)
 	}
+	g.awaitTold(left() - flushMargin)
 	g.keeper.close(max(left(), flushMargin))
 	rest := done(&g.readers, &g.others)
 	clean := within(rest, left())
@@ -226,6 +237,20 @@ func (g *Group) drain(stopWorking context.CancelFunc) {
 	}
 	if clean {
 		g.config.Logger.Info("drained", slog.Any("partitions", drained), slog.Duration("elapsed", time.Since(began)))
+	}
+}
+
+// awaitTold waits for holes to be told that are being told now.
+func (g *Group) awaitTold(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for _, p := range g.all() {
+		select {
+		case p.telling <- struct{}{}:
+			<-p.telling
+		case <-timer.C:
+			return
+		}
 	}
 }
 

@@ -42,6 +42,14 @@ func (k *keeper) record(partition int, id wire.ID, note string) {
 	}
 }
 
+// forget drops what was recorded of a partition, which must not be written over a reset.
+func (k *keeper) forget(partition int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.dirty, partition)
+	delete(k.written, partition)
+}
+
 // run writes what was recorded, every PersistInterval, until the context ends.
 func (k *keeper) run(ctx context.Context) {
 	steps := k.group.config.ladder()

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -22,6 +24,10 @@ type ledger struct {
 	reader   wire.ID
 	read     int64 // entries read since begin
 
+	// undone are the wanted entries read and not passed; dropped are those of the session that a reset ended and that come
+	// again: what of them is gone by then was read, but never handled.
+	undone, dropped []wire.ID
+
 	told Seldom
 }
 
@@ -34,6 +40,23 @@ func (l *ledger) begin(position wire.ID, note string, hold bool) {
 	l.audit = parseAudit(note)
 	l.audit.exact = position
 	l.audit.holds = l.audit.holds && hold
+	if l.dropped = nil; !l.audit.counted { // where it is, the count finds them
+		l.dropped = behind(l.undone, position)
+	}
+	l.undone = nil
+}
+
+// behind are the ids, which are in order, above one.
+func behind(ids []wire.ID, last wire.ID) []wire.ID {
+	first := sort.Search(len(ids), func(i int) bool { return ids[i].Compare(last) > 0 })
+	return slices.Clone(ids[first:])
+}
+
+// rewind goes back to the position: what was read ahead is not in memory any more.
+func (l *ledger) rewind() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reader, l.read, l.undone = l.position, l.passed, nil
 }
 
 // advance moves the position past a page. It hands on what is to be noted with the new one before anything changes that.
@@ -42,6 +65,7 @@ func (l *ledger) advance(page Page, record func(position wire.ID, note string)) 
 	defer l.mu.Unlock()
 	l.position = page.Last
 	l.passed += int64(page.Read)
+	l.undone = behind(l.undone, page.Last)
 	record(l.position, l.audit.note(l.passed))
 }
 
@@ -52,6 +76,9 @@ func (l *ledger) took(page Page) {
 		defer l.mu.Unlock()
 		l.reader = page.Last
 		l.read += int64(page.Read)
+		for _, entry := range page.Entries {
+			l.undone = append(l.undone, entry.ID)
+		}
 	}
 }
 
@@ -82,12 +109,17 @@ func (l *ledger) look(tail Tail, read int, all, hold bool) (audit, *Gap) {
 	s.behind, s.exact = tail.behind(l.reader, read, all)
 	next, gap := s.account()
 	if gap == nil {
+		gap = s.dropped(l.dropped)
+	}
+	if gap == nil {
+		l.dropped = nil
 		return next, nil
 	}
 	begins := gap.Kind.stands() && !l.audit.stands(gap.Kind) || hold && !l.audit.holds
 	if !l.told.Now() && gap.LostKnown && !begins {
 		return l.audit, nil // it stays unaccounted for, and a later look finds it with what came to it
 	}
+	l.dropped = nil
 	gap.At = time.Now()
 	if next.holds = next.holds || hold; next.holds || gap.Kind.stands() {
 		standing := l.audit.standing.grown(*gap)

@@ -76,6 +76,8 @@ func (p *partition) lookAt(ctx context.Context, page Page, all bool) *Gap {
 // look looks for a hole where the reader stands. One that is found is reported, and then noted in the store: a crash in
 // between reports it twice rather than never.
 func (p *partition) look(ctx context.Context, tail Tail, read int, all bool) {
+	p.telling <- struct{}{}
+	defer func() { <-p.telling }()
 	next, gap := p.ledger.look(tail, read, all, p.group.config.GapHold)
 	if gap != nil {
 		p.status.gap(*gap, next.standing)

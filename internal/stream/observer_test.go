@@ -41,8 +41,8 @@ func (o *observed) Failed(partition int, verdict stream.Verdict) {
 	o.note("%d: failed, action %d", partition, verdict.Action)
 }
 
-func (o *observed) Passed(partition int, page stream.Page, skipped int) {
-	o.note("%d: passed %d of %d, skipped %d", partition, len(page.Entries), page.Read, skipped)
+func (o *observed) Passed(partition int, page stream.Page, left stream.Left) {
+	o.note("%d: passed %d of %d, left %v", partition, len(page.Entries), page.Read, left)
 }
 
 func (o *observed) SaveFailed() { o.note("save failed") }
@@ -86,9 +86,9 @@ func TestTheObserverIsToldOfEachTurnOnce(t *testing.T) {
 		_, err := r.stop()
 		require.NoError(t, err)
 		assert.Equal(t, []string{
-			"0: failed, action 2", "0: failed, action 2", "0: passed 3 of 3, skipped 1",
-			"0: failed, action 1", "0: passed 1 of 1, skipped 1",
-			"0: read failed", "0: passed 1 of 1, skipped 0", "save failed",
+			"0: failed, action 2", "0: failed, action 2", "0: passed 3 of 3, left {1 0 0}",
+			"0: failed, action 1", "0: passed 1 of 1, left {0 1 0}",
+			"0: read failed", "0: passed 1 of 1, left {0 0 0}", "save failed",
 		}, r.observed.told())
 		assert.Greater(t, r.observed.reads, 50, "idle reads count: they are the heartbeat")
 	})

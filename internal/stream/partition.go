@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/internal/wire"
@@ -22,6 +23,7 @@ type partition struct {
 	outside  bool   // the log knows that the position is outside the stream
 	blind    Seldom // lets the log know that holes cannot be seen
 
+	telling chan struct{} // full while a hole is told: what is noted of it must not come after the last write
 	storing chan struct{} // full while the position is being written: a write ends before a reset is applied
 
 	mu      sync.Mutex
@@ -36,6 +38,7 @@ func newPartition(group *Group, number int) *partition {
 		group: group, number: number,
 		log:     group.config.Logger.With(slog.Int("partition", number)),
 		status:  &status{partition: number, stream: group.config.Name(number)},
+		telling: make(chan struct{}, 1),
 		storing: make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 	}
@@ -130,22 +133,23 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 	}
 	if len(next.Entries) == 0 {
 		p.passedOver()
-		return p.advance(reading, next, 0)
+		return p.advance(reading, next, Left{})
 	}
 	steps := p.group.config.ladder()
 	var held holdLog
 	batch := Batch{Partition: p.number, Entries: next.Entries, Last: next.Last, Stopping: func() bool { return reading.Err() != nil }}
-	skipped := 0
+	var left Left
 	for {
 		batch.Try++
 		p.status.handing()
 		verdict := p.group.config.Deliver(working, batch)
 		p.status.handed(verdict.Skipped)
 		p.status.parked(verdict.Parked)
-		skipped += verdict.Skipped + verdict.Parked
+		left.Skipped += verdict.Skipped
+		left.Parked += verdict.Parked
 		if verdict.Action == Advance {
 			held.recovered(p)
-			return p.advance(reading, next, skipped)
+			return p.advance(reading, next, left)
 		}
 		if reading.Err() != nil {
 			return false // whatever went wrong, it may be the stopping that did it: the batch comes again
@@ -156,13 +160,14 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 		case Skip:
 			p.skip(reading, verdict)
 			held.recovered(p)
-			return p.advance(reading, next, skipped+len(verdict.Remaining))
+			left.Dropped = len(verdict.Remaining)
+			return p.advance(reading, next, left)
 		case Stop:
 			p.status.stop(verdict.Err)
 			p.tell(reading, "partition stopped", verdict)
 			return false
 		case Fail:
-			p.status.stop(verdict.Err)
+			p.status.stop(nil) // Run's error says why
 			p.group.fail(verdict.Err)
 			return false
 		}
@@ -180,9 +185,9 @@ func (p *partition) process(reading, working context.Context, next Page) bool {
 }
 
 // advance moves the position past a batch. It tells whether there may be another batch.
-func (p *partition) advance(reading context.Context, next Page, skipped int) bool {
+func (p *partition) advance(reading context.Context, next Page, left Left) bool {
 	p.status.advance(next)
-	p.group.config.Observer.Passed(p.number, next, skipped)
+	p.group.config.Observer.Passed(p.number, next, left)
 	p.ledger.advance(next, p.record)
 	if !p.group.config.PersistEach {
 		return true
@@ -229,24 +234,27 @@ func (p *partition) tell(ctx context.Context, event string, verdict Verdict, att
 // requestReset makes the session end, and another begin where the reset says.
 func (p *partition) requestReset(reset *position.Reset) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.retired || p.reset != nil && *p.reset == *reset {
-		return
-	}
-	p.log.Info("position reset requested", slog.String("position", reset.Target.String()))
-	p.reset = reset
-	p.changed()
-}
-
-// retire makes the session end, and no other begin.
-func (p *partition) retire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.retired {
-		p.log.Info("partition let go", slog.String("position", p.status.at().String()))
-		p.retired = true
+	fresh := !p.retired && (p.reset == nil || *p.reset != *reset)
+	if fresh {
+		p.reset = reset
 		p.changed()
 	}
+	p.mu.Unlock() // before the log, which may take its time, or ask for Status
+	if fresh {
+		p.log.Info("position reset requested", slog.String("position", reset.Target.String()))
+	}
+}
+
+// retire makes the session end, and no other begin. It reports false when that was so.
+func (p *partition) retire() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.retired {
+		return false
+	}
+	p.retired = true
+	p.changed()
+	return true
 }
 
 // changed ends the session and wakes who waits for that. It is called with mu held.
@@ -274,10 +282,20 @@ func (p *partition) pendingReset() *position.Reset {
 
 // awaitReset waits for a reset, if none is pending: a partition that stopped goes on with one.
 func (p *partition) awaitReset(running context.Context) bool {
+	if p.pendingReset() == nil {
+		p.ledger.rewind()
+	}
+	ticker := time.NewTicker(sampleInterval)
+	defer ticker.Stop()
 	for p.pendingReset() == nil {
 		select {
 		case <-running.Done():
 			return false
+		case <-ticker.C: // nobody reads a partition that stopped, and what it has not read may vanish
+			if tail, err := p.group.config.Source.Tail(running, p.number); err == nil && running.Err() == nil {
+				p.look(running, tail, 0, false)
+			}
+			continue
 		case <-p.wake:
 		}
 		if p.letGo() {

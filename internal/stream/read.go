@@ -25,7 +25,9 @@ func (p *partition) read(ctx context.Context, after wire.ID, slots chan<- struct
 			return
 		}
 		page := Page{gap: held}
-		if held == nil {
+		if held != nil {
+			p.status.readWorked(Page{}, false) // as ready as it was when the hole was found: waiting does not change that
+		} else {
 			var err error
 			if page, err = p.readOnce(ctx, after, block, &count, steps, &trouble, &looks); err != nil {
 				return
@@ -73,12 +75,12 @@ func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Dura
 		looks.worked(look, page.Read >= asked)
 		if look {
 			if gap := p.lookAt(ctx, page, page.Read < asked); gap != nil {
-				p.status.readWorked(Page{})
+				p.status.readWorked(Page{}, false)
 				return Page{gap: gap}, nil
 			}
 		}
 		p.ledger.took(page)
-		p.status.readWorked(page)
+		p.status.readWorked(page, page.Read >= asked)
 		p.group.config.Observer.Read(p.number)
 		if page.Read > 0 {
 			return page, nil

@@ -11,6 +11,9 @@ import (
 func (g *Group) sample(ctx context.Context) {
 	for {
 		for _, p := range g.all() {
+			if p.letGo() {
+				continue // another instance's by now
+			}
 			before := p.status.snapshot()
 			tail, err := g.config.Source.Tail(ctx, p.number)
 			if ctx.Err() != nil {
@@ -36,7 +39,7 @@ func (g *Group) sample(ctx context.Context) {
 func (s *status) unsampled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sampled = false
+	s.sampled, s.trimIn = false, nil
 }
 
 // took takes in what the server said of the stream. A position that moved while it was asked does not belong
@@ -47,6 +50,8 @@ func (s *status) took(tail Tail, before Status) {
 	s.missing, s.length, s.sampled = !tail.Exists, tail.Length, true
 	if s.position == before.Position {
 		s.lag.sampled(tail, s.position, s.counts.passed)
+	} else {
+		s.lag.moved(tail)
 	}
 }
 
@@ -76,6 +81,14 @@ func (l *lag) sampled(tail Tail, position wire.ID, passed int64) {
 	default:
 		l.added = added
 	}
+}
+
+// moved takes in a sample that does not belong together with a position: how many entries were added is true of any.
+func (l *lag) moved(tail Tail) {
+	if tail.Added < l.added {
+		*l = lag{} // another stream, or a server that does not count
+	}
+	l.added = tail.Added
 }
 
 func (l *lag) behind(passed int64) (entries int64, known bool) {

@@ -69,6 +69,7 @@ type status struct {
 	mu       sync.Mutex
 	position wire.ID
 	read     bool      // a read has worked
+	behind   bool      // the last one brought as much as it asked for: there may be more
 	waiting  []wire.ID // first entry of each batch that is read and not done
 	busy     bool      // a batch is with the handler
 	held     *Blocked  // what holds the worker
@@ -96,6 +97,7 @@ func (s *status) begin(start wire.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.position, s.waiting, s.held, s.lag, s.trimIn = start, nil, nil, lag{}, nil
+	s.behind = s.read // a reset: nobody knows before the next read
 	s.stopped, s.err = false, nil
 }
 
@@ -105,10 +107,10 @@ func (s *status) at() wire.ID {
 	return s.position
 }
 
-func (s *status) readWorked(page Page) {
+func (s *status) readWorked(page Page, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.read, s.unread = true, nil
+	s.read, s.behind, s.unread = true, full, nil
 	switch {
 	case len(page.Entries) > 0:
 		s.waiting = append(s.waiting, page.Entries[0].ID)
@@ -208,8 +210,11 @@ func (s *status) snapshot() Status {
 	}
 	snapshot.Lag, snapshot.LagKnown = s.lag.behind(s.counts.passed)
 	snapshot.LagKnown = snapshot.LagKnown && s.sampled
-	if len(s.waiting) > 0 {
-		snapshot.Oldest = time.UnixMilli(int64(s.waiting[0].Ms))
+	switch {
+	case len(s.waiting) > 0:
+		snapshot.Oldest = s.waiting[0].Time()
+	case s.behind && !s.position.IsZero():
+		snapshot.Oldest = s.position.Time() // what is read next is hardly younger
 	}
 	if snapshot.Blocked == nil {
 		snapshot.Blocked = s.unread
@@ -219,7 +224,7 @@ func (s *status) snapshot() Status {
 		snapshot.State = Stopped
 	case snapshot.Blocked != nil:
 		snapshot.State = Holding
-	case len(s.waiting) > 0:
+	case len(s.waiting) > 0, s.behind:
 		snapshot.State = Running
 	case s.read:
 		snapshot.State = Idle

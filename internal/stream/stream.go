@@ -120,16 +120,23 @@ type Config struct {
 	HoldMax         time.Duration
 }
 
+// Left counts the entries of a page that were handed over and not done.
+type Left struct {
+	Skipped int // given up on in a hand-over, as its verdict said
+	Dropped int // given up on with the batch, by an Action to skip
+	Parked  int // put aside
+}
+
 // Observer is told what there is to count. It must not block, and is called concurrently.
 type Observer interface {
 	// Read tells that a read was answered, with something or with nothing.
 	Read(partition int)
 	// ReadFailed tells that reads fail, once an outage.
 	ReadFailed(partition int)
-	// Failed tells of a hand-over that did not work out, and of what was given up on if its action is to skip.
+	// Failed tells of a hand-over that did not work out.
 	Failed(partition int, verdict Verdict)
-	// Passed tells that the position moved past a page, of which so many entries were given up on or put aside.
-	Passed(partition int, page Page, skipped int)
+	// Passed tells that the position moved past a page, and what of it was not done.
+	Passed(partition int, page Page, left Left)
 	// SaveFailed tells that positions could not be written.
 	SaveFailed()
 }

@@ -84,3 +84,9 @@ func (id ID) Before() ID {
 func FirstAt(t time.Time) ID {
 	return ID{Ms: uint64(max(0, t.UnixMilli()))}.Before()
 }
+
+// maxTime is as late as JSON can say in any time zone.
+const maxTime = 253370764800000 // 9999-01-01
+
+// Time is when an entry of that id was added, if its id is a time.
+func (id ID) Time() time.Time { return time.UnixMilli(int64(min(id.Ms, maxTime))) }

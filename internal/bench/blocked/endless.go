@@ -56,7 +56,7 @@ func (e *endless) answer(out io.Writer, command []string) {
 			array(out, strconv.Itoa(e.length), last, strconv.Itoa(e.length), "1-0", last)
 			return
 		}
-		array(out, make([]string, (len(command)-5-2)/5)...) // no reset for any of the positions written
+		array(out, make([]string, (len(command)-5-3)/5)...) // no reset for any of the positions written
 	default:
 		fmt.Fprintf(out, "-ERR unknown command '%s'\r\n", command[0])
 	}

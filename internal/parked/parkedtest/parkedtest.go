@@ -3,8 +3,10 @@ package parkedtest
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,9 +77,20 @@ func (s suite) add(partition int, id wire.ID, fields []parked.Field) parked.Park
 
 func (s suite) park(store parked.Store, partition int, parkings ...parked.Parking) []bool {
 	s.t.Helper()
-	ids, err := store.Park(s.ctx(), partition, parkings)
+	ids, err := store.Park(s.ctx(), partition, later(parkings))
 	require.NoError(s.t, err)
 	return news(ids)
+}
+
+var parkingsSoFar atomic.Int64 //nolint:gochecknoglobals // each parking has a time of its own, as it is in life
+
+// later are the same parkings at another time.
+func later(parkings []parked.Parking) []parked.Parking {
+	parkings = slices.Clone(parkings)
+	for i := range parkings {
+		parkings[i].Failure.At = at.Add(time.Duration(parkingsSoFar.Add(1)) * time.Second)
+	}
+	return parkings
 }
 
 // news tells which entries were new.
@@ -130,6 +143,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		"of two that remove the same entry one finds it":                       removedOnce,
 		"a batch of new, known and trimmed entries is told apart":              mixed,
 		"ids are compared as Redis does, and not as numbers with a fraction":   greatIDs,
+		"a parking whose answer was lost is new when it is tried again":        parkedOverLostAnswer,
 		"of two that park the same entries at once each is parked by only one": parkedAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +187,9 @@ func parkedFromMemory(s suite) {
 	id := wire.ID{Ms: 5}
 	parking := s.add(0, id, append(plain("body"), parked.Field{Name: "x", Value: "unknown"}))
 	s.Trim(0, id)
-	assert.Equal(s.t, []bool{true}, s.park(s.Store, 0, parking))
+	ids, err := s.Store.Park(s.ctx(), 0, []parked.Parking{parking})
+	require.NoError(s.t, err)
+	assert.Equal(s.t, []bool{true}, news(ids))
 	assert.Equal(s.t, []bool{false}, s.park(s.Other, 0, parking))
 	entries := s.list()
 	require.Len(s.t, entries, 1)
@@ -362,6 +378,18 @@ func greatIDs(s suite) {
 	assert.Equal(s.t, []bool{false}, s.park(s.Store, 0, one), "the position is one millisecond before it")
 }
 
+// parkedOverLostAnswer is one parking that is tried again, since its answer was lost: the entries are as new as before.
+func parkedOverLostAnswer(s suite) {
+	parkings := []parked.Parking{s.add(0, wire.ID{Ms: 1}, plain("1")), s.add(0, wire.ID{Ms: 2}, plain("2"))}
+	first, err := s.Store.Park(s.ctx(), 0, parkings)
+	require.NoError(s.t, err)
+	again, err := s.Other.Park(s.ctx(), 0, parkings)
+	require.NoError(s.t, err)
+	assert.Equal(s.t, first, again)
+	assert.Len(s.t, s.list(), 2)
+	assert.Equal(s.t, []bool{false, false}, s.park(s.Store, 0, parkings...), "at another time it is another parking")
+}
+
 func parkedAtOnce(s suite) {
 	const entries, rivals = 20, 4
 	parkings := make([]parked.Parking, entries)
@@ -373,7 +401,7 @@ func parkedAtOnce(s suite) {
 	for i := range rivals {
 		group.Go(func() {
 			store := []parked.Store{s.Store, s.Other}[i%2]
-			ids, err := store.Park(s.ctx(), 0, parkings)
+			ids, err := store.Park(s.ctx(), 0, later(parkings))
 			answers[i] = news(ids)
 			assert.NoError(s.t, err)
 		})
