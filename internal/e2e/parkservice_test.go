@@ -141,18 +141,18 @@ func (k *killer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // stepOf tells the scripts apart by how many keys they have.
 func stepOf(command redis.Cmder) step {
-	const position = 8 // behind name, hash, number of keys, two keys, writer, time and partition
+	const position = 9 // behind name, hash, number of keys, two keys, writer, time, process and partition
 	args := command.Args()
 	if name := command.Name(); name != "evalsha" && name != "eval" {
 		return ""
 	}
 	switch keys := args[2]; {
-	case keys == 5:
+	case keys == 6:
 		return stepPark
-	case keys == 4:
+	case keys == 5:
 		return stepRemove
-	case keys == 2 && len(args) > position && args[position] != "":
-		return stepPosition // and no mere look for resets
+	case keys == 2 && len(args) > position && args[position] != "" && args[position] != uint64(0):
+		return stepPosition // and no mere look for resets, nor a note of where nothing was done
 	default:
 		return ""
 	}

@@ -49,8 +49,9 @@ func TestStoppingAnIdleConsumerTakesASecondAndLeavesNothingBehind(t *testing.T) 
 		assert.Less(t, took, limit, "run %d", n)
 		assert.Empty(t, seen.entries())
 		assert.Equal(t, restatestart.StateStopped, consumer.Status().State)
-		// The user's pool may keep what a run used, and the next run takes it from there.
-		assert.LessOrEqual(t, connections(), baseConnections+consumer.Status().Connections, "run %d", n)
+		// The user's pool may keep what a run used, and the next run takes it from there. Beside the reads, positions, lag and
+		// growth are asked for, which take turns on one connection only where the pool has no more.
+		assert.LessOrEqual(t, connections(), baseConnections+consumer.Status().Connections+2, "run %d", n)
 	}
 
 	require.NoError(t, client.Close())
