@@ -48,7 +48,7 @@
 //	streams.batch.size                histogram  messages    topic, consumer                             Messages of one call of the handler.
 //	streams.blocked                   gauge      status      topic, partition, consumer                  1 while something holds the partition, else 0.
 //	streams.block.duration_ms         gauge      ms          topic, partition, consumer                  For how long it has been held, else 0.
-//	streams.lag.entries               gauge      entries     topic, partition, consumer                  Entries behind the position, exact.
+//	streams.lag.entries               gauge      entries     topic, partition, consumer                  Entries behind the position.
 //	streams.lag.ms                    gauge      ms          topic, partition, consumer                  Age of the oldest message read and not done, 0 when there is none.
 //	streams.trim.in                   gauge      s           topic, partition, consumer                  Time until trimming reaches a position that stands.
 //	streams.stream.length             gauge      entries     topic, partition                            Entries in the stream, done ones included.

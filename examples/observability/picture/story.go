@@ -33,7 +33,8 @@ func (w *world) play(ctx context.Context) (story, error) {
 		lasts   time.Duration
 		begin   func()
 	}{
-		{"healthy", false, 90 * time.Second, func() {}},
+		{"idle", false, time.Minute, func() {}},
+		{"healthy", false, 75 * time.Second, func() { close(w.open) }},
 		{"answers 503", true, 3 * time.Minute, func() { w.ingress.ScriptAll(restatetest.Status(http.StatusServiceUnavailable).Always()) }},
 		{"refuses", true, 4 * time.Minute, w.ingress.Down},
 		{"recovered", false, 2 * time.Minute, func() { w.ingress.ScriptAll(); w.ingress.Up() }},
@@ -56,8 +57,14 @@ const (
 	partitions = 4
 )
 
-// publish adds messages to three of the four partitions, 5, 2.5 and 1.25 a second. Every tenth has no claim.
+// publish adds messages to three of the four partitions, 5, 2.5 and 1.25 a second, once the topic is open. Every tenth has
+// no claim.
 func (w *world) publish(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-w.open:
+	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {

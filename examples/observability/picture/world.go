@@ -27,10 +27,11 @@ type world struct {
 	ingress    *restatetest.Server
 	prometheus string // its base URL
 	processes  []*exec.Cmd
+	open       chan struct{} // closed once messages are published
 }
 
 func startWorld(ctx context.Context, alerts string) (w *world, err error) {
-	w = &world{ctx: ctx}
+	w = &world{ctx: ctx, open: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			w.close()
