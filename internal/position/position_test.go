@@ -85,6 +85,34 @@ func TestWhatIsWrittenAgainLeavesAloneWhatOthersWrote(t *testing.T) {
 	assert.Equal(t, "5-0|"+writer.String(), server.HGet("p:{bets}:payout", "0"))
 }
 
+// Two processes may be one writer, by the instance's index. What one of them writes again does not undo the reset that the
+// other has taken; what is new it may write.
+func TestWhatIsWrittenAgainUndoesNoResetOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	keys, writer := wire.Keys{Topic: "bets"}, wire.DeriveInstanceID("svc-0")
+	idle, other := position.NewRedis(client, keys, "payout", writer), position.NewRedis(client, keys, "payout", writer)
+	save := func(store *position.Redis, ms uint64, again bool) {
+		_, err := store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: ms}, Again: again}})
+		require.NoError(t, err)
+	}
+	save(idle, 7, false)
+	server.HSet("p:{bets}:payout", "__reset:0", "5-0|")
+	applied, err := other.ApplyReset(t.Context(), 0, position.Reset{Target: wire.ID{Ms: 5}, Value: "5-0|"})
+	require.NoError(t, err)
+	require.True(t, applied)
+	save(idle, 7, true)
+	assert.Equal(t, "5-0|"+writer.String(), server.HGet("p:{bets}:payout", "0"))
+	save(other, 6, false)
+	save(idle, 7, true)
+	assert.Equal(t, "6-0|"+writer.String(), server.HGet("p:{bets}:payout", "0"))
+	save(other, 6, true)
+	save(idle, 8, false)
+	assert.Equal(t, "8-0|"+writer.String(), server.HGet("p:{bets}:payout", "0"))
+}
+
 func TestAValueThatIsNoPositionCountsAsNothingStored(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
