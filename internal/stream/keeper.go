@@ -178,10 +178,7 @@ func (k *keeper) applyReset(ctx context.Context, p *partition, reset *position.R
 	case <-ctx.Done():
 		return wire.ID{}, "", ctx.Err()
 	}
-	k.mu.Lock()
-	delete(k.dirty, p.number)
-	delete(k.written, p.number)
-	k.mu.Unlock()
+	k.forget(p.number)
 
 	store := k.group.config.Store
 	applied, err := store.ApplyReset(ctx, p.number, *reset)
