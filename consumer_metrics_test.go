@@ -16,7 +16,6 @@ import (
 	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/internal/stream"
 	"github.com/redisevents/restatestart/internal/stream/streamtest"
-	"github.com/redisevents/restatestart/internal/wire"
 	"github.com/redisevents/restatestart/restatetest"
 )
 
@@ -118,9 +117,9 @@ func TestGaugesSayNothingBeforeTheFirstReadAndAfterTheRun(t *testing.T) {
 // silent is a source whose reads are not answered.
 type silent struct{ *streamtest.Source }
 
-func (silent) Read(ctx context.Context, _ int, _ wire.ID, _ int, _ time.Duration) (stream.Page, error) {
+func (silent) Read(ctx context.Context, _ int, _ stream.Ask) (stream.Answer, error) {
 	<-ctx.Done()
-	return stream.Page{}, ctx.Err()
+	return stream.Answer{}, ctx.Err()
 }
 
 func TestAPartitionThatWasNotReadYetHasNoGauges(t *testing.T) {

@@ -40,7 +40,8 @@ type ConsumerOptions struct {
 	// as "production:re:"; this one does not. Defaults to none.
 	KeyPrefix string
 
-	// BatchSize is how many entries one read asks for, and so how many messages a batch holds at most. Defaults to 100.
+	// BatchSize is how many messages a batch holds at most. Defaults to 100. A read asks for as many entries; one that is
+	// behind asks for as many batches at once as ReadAhead has room for, up to 1000 entries and about 256 KiB.
 	BatchSize int
 
 	// Block is how long a read waits on the server for the first entry. It delays no message: an entry ends the wait.

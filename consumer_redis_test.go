@@ -230,9 +230,10 @@ func TestEveryReadNamesItsCountAndItsID(t *testing.T) {
 	reads.mu.Lock()
 	defer reads.mu.Unlock()
 	require.GreaterOrEqual(t, len(reads.seen), 3)
-	for i, after := range []string{"0-0", "1-2"} { // behind: it does not wait, and looks for holes
-		assert.Equal(t, []any{"xread", "count", int64(2), "streams", "s:{claims}:0", after}, reads.seen[i])
-	}
+	// Behind, it does not wait, looks for holes, and asks for several batches. The handler may be done with the first by then.
+	assert.Equal(t, []any{"xread", "count", 2, "streams", "s:{claims}:0", "0-0"}, reads.seen[0])
+	assert.Contains(t, []any{6, 8}, reads.seen[1][2])
+	assert.Equal(t, []any{"xread", "count", reads.seen[1][2], "streams", "s:{claims}:0", "1-2"}, reads.seen[1])
 	assert.Equal(t, []any{"xread", "count", int64(2), "block", int64(10), "streams", "s:{claims}:0", "1-3"}, reads.seen[2])
 }
 

@@ -154,33 +154,36 @@ func onError(policy ErrorPolicy) stream.Action {
 // decodeAll tells the entries that can be read from those that cannot.
 func (c *Consumer[T]) decodeAll(ctx context.Context, partition int, entries []wire.Entry) (messages []Message[T], decoded []wire.Entry, malformed malformedEntries) {
 	key := c.keys.Stream(partition)
-	messages = make([]Message[T], 0, len(entries))
+	messages = make([]Message[T], len(entries))
+	read := 0
 	decoded = entries
 	size := 0
 	for i := range entries {
 		size += len(entries[i].Body)
 	}
 	bodies := make([]byte, 0, size) // one for all: a body each is what most messages would allocate
-	for i, entry := range entries {
+	for i := range entries {
+		entry := &entries[i]
 		start := len(bodies)
 		bodies = append(bodies, entry.Body...)
-		message, err := newMessage(key, partition, &entry, bodies[start:len(bodies):len(bodies)], c.decode)
+		err := messages[read].read(key, partition, entry, bodies[start:len(bodies):len(bodies)], c.decode)
 		if err == nil {
-			messages = append(messages, message)
+			read++
 			if len(malformed.entries) > 0 {
-				decoded = append(decoded, entry)
+				decoded = append(decoded, *entry)
 			}
 			continue
 		}
 		if len(malformed.entries) == 0 {
 			decoded = append(make([]wire.Entry, 0, len(entries)), entries[:i]...)
 		}
-		malformed.add(entry, err)
+		messages[read] = Message[T]{}
+		malformed.add(*entry, err)
 		if c.options.OnMalformed == MalformedSkip {
 			c.log.ErrorContext(ctx, "malformed entry skipped", slog.Int("partition", partition), slog.String("entry", entry.Text()), slog.Any("error", err))
 		}
 	}
-	return messages, decoded, malformed
+	return messages[:read], decoded, malformed
 }
 
 // errNilBlocked is what a nil *BlockedError in an error is taken for: somebody meant something by it.

@@ -93,33 +93,31 @@ func NewMessage[T any](stream string, partition int, entry redis.XMessage, decod
 		return Message[T]{}, fmt.Errorf("%w in %s: %w", ErrMalformed, stream, err)
 	}
 	decoded := wire.Decode(id, entry.Values)
-	message, err := newMessage(stream, partition, &decoded, []byte(decoded.Body), decode)
-	if err != nil {
+	var message Message[T]
+	if err := message.read(stream, partition, &decoded, []byte(decoded.Body), decode); err != nil {
 		return Message[T]{}, fmt.Errorf("entry %s of %s: %w", entry.ID, stream, err)
 	}
 	return message, nil
 }
 
-// newMessage makes a message of an entry. The body is the entry's, and the message's own from now on: what is handed over
-// again is decoded again.
-func newMessage[T any](stream string, partition int, entry *wire.Entry, body []byte, decode func([]byte) (T, error)) (message Message[T], err error) {
+// read makes a message of an entry, in place: to copy it would cost as much. The body is the entry's, and the message's own
+// from now on: what is handed over again is decoded again. After an error the message is worth nothing.
+func (m *Message[T]) read(stream string, partition int, entry *wire.Entry, body []byte, decode func([]byte) (T, error)) (err error) {
 	if !entry.HasBody {
-		return message, fmt.Errorf("%w: there is no field %q", ErrMalformed, wire.FieldBody)
+		return fmt.Errorf("%w: there is no field %q", ErrMalformed, wire.FieldBody)
 	}
 	defer func() {
 		if reason := recover(); reason != nil {
-			message, err = Message[T]{}, fmt.Errorf("%w: %w", ErrMalformed, newPanicError(reason))
+			err = fmt.Errorf("%w: %w", ErrMalformed, newPanicError(reason))
 		}
 	}()
-	value, err := decode(body)
-	if err != nil {
-		return message, fmt.Errorf("%w: %w", ErrMalformed, solid(err))
+	if m.Value, err = decode(body); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, solid(err))
 	}
-	return Message[T]{
-		Value: value, ID: entry.Text(), Stream: stream, Partition: partition,
-		Type: entry.Type, Key: entry.Key, CorrelationID: entry.CorrelationID, TraceParent: entry.TraceParent,
-		Headers: Headers{entry.Headers}, Body: body,
-	}, nil
+	m.ID, m.Stream, m.Partition = entry.Text(), stream, partition
+	m.Type, m.Key, m.CorrelationID, m.TraceParent = entry.Type, entry.Key, entry.CorrelationID, entry.TraceParent
+	m.Headers, m.Body = Headers{entry.Headers}, body
+	return nil
 }
 
 // JSON decodes a body that is exactly one JSON value. Anything behind that value is an error, and so is text

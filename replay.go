@@ -58,11 +58,11 @@ func (c *Consumer[T]) replay(ctx context.Context, id wire.ID) error {
 		return ErrForeign
 	}
 	original := entry.Original()
-	message, err := newMessage(entry.Stream, entry.Partition, &original, []byte(original.Body), c.decode)
-	if err != nil {
+	messages := make([]Message[T], 1)
+	if err := messages[0].read(entry.Stream, entry.Partition, &original, []byte(original.Body), c.decode); err != nil {
 		return err
 	}
-	if err := c.handle(ctx, []Message[T]{message}); err != nil {
+	if err := c.handle(ctx, messages); err != nil {
 		return err
 	}
 	// It was accepted, and must not wait for the next one who comes along.

@@ -30,9 +30,9 @@ type slow struct {
 	read, tail time.Duration
 }
 
-func (s slow) Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (stream.Page, error) {
+func (s slow) Read(ctx context.Context, partition int, ask stream.Ask) (stream.Answer, error) {
 	time.Sleep(s.read)
-	return s.Source.Read(ctx, partition, after, count, block)
+	return s.Source.Read(ctx, partition, ask)
 }
 
 func (s slow) Tail(ctx context.Context, partition int) (stream.Tail, error) {

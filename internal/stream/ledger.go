@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -24,9 +22,10 @@ type ledger struct {
 	reader   wire.ID
 	read     int64 // entries read since begin
 
-	// undone are the wanted entries read and not passed; dropped are those of the session that a reset ended and that come
-	// again: what of them is gone by then was read, but never handled.
-	undone, dropped []wire.ID
+	// undone are the pages read and not passed; dropped are the wanted entries of those of the session that a reset ended,
+	// as far as they come again: what of them is gone by then was read, but never handled.
+	undone  []Page
+	dropped []wire.ID
 
 	told Seldom
 }
@@ -46,10 +45,16 @@ func (l *ledger) begin(position wire.ID, note string, hold bool) {
 	l.undone = nil
 }
 
-// behind are the ids, which are in order, above one.
-func behind(ids []wire.ID, last wire.ID) []wire.ID {
-	first := sort.Search(len(ids), func(i int) bool { return ids[i].Compare(last) > 0 })
-	return slices.Clone(ids[first:])
+// behind are the wanted entries of pages above an id.
+func behind(pages []Page, last wire.ID) (ids []wire.ID) {
+	for _, page := range pages {
+		for _, entry := range page.Entries {
+			if entry.ID.Compare(last) > 0 {
+				ids = append(ids, entry.ID)
+			}
+		}
+	}
+	return ids
 }
 
 // rewind goes back to the position: what was read ahead is not in memory any more.
@@ -65,21 +70,22 @@ func (l *ledger) advance(page Page, record func(position wire.ID, note string)) 
 	defer l.mu.Unlock()
 	l.position = page.Last
 	l.passed += int64(page.Read)
-	l.undone = behind(l.undone, page.Last)
+	if len(l.undone) > 0 {
+		l.undone[0] = Page{} // which is to go, even if the slice does not
+		l.undone = l.undone[1:]
+	}
 	record(l.position, l.audit.note(l.passed))
 }
 
-// took counts a page as read.
-func (l *ledger) took(page Page) {
-	if page.Read > 0 {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+// took counts pages as read.
+func (l *ledger) took(pages []Page) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, page := range pages {
 		l.reader = page.Last
 		l.read += int64(page.Read)
-		for _, entry := range page.Entries {
-			l.undone = append(l.undone, entry.ID)
-		}
 	}
+	l.undone = append(l.undone, pages...)
 }
 
 // noted is what belongs to the position as it is.

@@ -63,12 +63,12 @@ func (p *partition) await(ctx context.Context, slots chan<- struct{}) bool {
 	}
 }
 
-// lookAt looks for a hole before a page, and returns one that holds the partition.
-func (p *partition) lookAt(ctx context.Context, page Page, all bool) *Gap {
-	if page.Tail != nil {
-		p.look(ctx, *page.Tail, page.Read, all)
+// lookAt looks for a hole before what was read, and returns one that holds the partition.
+func (p *partition) lookAt(ctx context.Context, answer *Answer, all bool) *Gap {
+	if answer.Tail != nil {
+		p.look(ctx, *answer.Tail, answer.Read(), all)
 	} else if p.blind.Now() {
-		p.log.WarnContext(ctx, "entries that vanish unread are not noticed", slog.Any("error", page.Blind))
+		p.log.WarnContext(ctx, "entries that vanish unread are not noticed", slog.Any("error", answer.Blind))
 	}
 	return p.ledger.holding()
 }

@@ -217,10 +217,10 @@ type counting struct {
 	asked []int
 }
 
-func (c *counting) Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (stream.Page, error) {
-	c.asked = append(c.asked, count)
-	if count > c.most {
-		return stream.Page{}, fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
+func (c *counting) Read(ctx context.Context, partition int, ask stream.Ask) (stream.Answer, error) {
+	c.asked = append(c.asked, ask.Count)
+	if ask.Count > c.most {
+		return stream.Answer{}, fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
 	}
-	return c.Source.Read(ctx, partition, after, count, block)
+	return c.Source.Read(ctx, partition, ask)
 }

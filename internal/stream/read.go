@@ -10,80 +10,128 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
+const (
+	// readEntries and readBytes are how much one read of more than one batch asks for: the server answers nobody else
+	// meanwhile, and the answer is in memory twice for a moment. Longer ones gain little.
+	readEntries = 1000
+	readBytes   = 256 << 10
+)
+
+// reader is the reading half of a session.
+type reader struct {
+	*partition
+
+	limit   int // entries to ask for at once
+	size    int // bytes of an entry, of late
+	steps   Ladder
+	trouble outage
+	looks   pace
+}
+
 // read fills slots with batches until the context ends. It survives every error of the source.
-func (p *partition) read(ctx context.Context, after wire.ID, slots chan<- struct{}, batches chan<- Page) {
+func (p *partition) read(ctx context.Context, after wire.ID, slots chan struct{}, batches chan<- Page) {
 	config := &p.group.config
-	block := min(config.Block, maxBlock)
-	steps := config.ladder()
-	var trouble outage
-	count := config.BatchSize
-	var looks pace
+	r := reader{partition: p, limit: config.BatchSize * config.ReadAhead, steps: config.ladder()}
 	held := p.ledger.holding()
 	for {
-		// A slot is taken before the read: no more than ReadAhead batches are in memory, whatever holds them up.
-		if !p.await(ctx, slots) {
+		// Slots are taken before the read: no more than ReadAhead batches are in memory, whatever holds them up.
+		taken, going := r.reserve(ctx, slots)
+		if !going {
 			return
 		}
-		page := Page{gap: held}
+		pages := []Page{{gap: held}}
 		if held != nil {
-			p.status.readWorked(Page{}, false) // as ready as it was when the hole was found: waiting does not change that
+			p.status.readWorked(nil, false) // as ready as it was when the hole was found: waiting does not change that
 		} else {
 			var err error
-			if page, err = p.readOnce(ctx, after, block, &count, steps, &trouble, &looks); err != nil {
+			if pages, err = r.next(ctx, after, taken); err != nil {
+				return
+			}
+		}
+		for range taken - len(pages) {
+			<-slots
+		}
+		for _, page := range pages {
+			batches <- page // never blocks: there are as many places as slots
+			if page.gap != nil {
+				p.await(ctx, nil) // nothing is read until a reset, and the hole may grow
 				return
 			}
 			after = page.Last
 		}
-		// Never blocks: there are as many places as slots.
-		batches <- page
-		if page.gap != nil {
-			p.await(ctx, nil) // nothing is read until a reset, and the hole may grow
-			return
-		}
 	}
 }
 
-// readOnce returns the next page that holds something. Its only error is that of the context.
-func (p *partition) readOnce(ctx context.Context, after wire.ID, block time.Duration, count *int, steps Ladder, trouble *outage, looks *pace) (Page, error) {
-	for {
-		wait, asked := block, *count
-		look := looks.due()
-		if look {
-			wait = 0
+// reserve takes a slot for the next read. A reader that is behind takes all that are free: a round trip for several
+// batches costs little more than for one.
+func (r *reader) reserve(ctx context.Context, slots chan<- struct{}) (taken int, going bool) {
+	if !r.await(ctx, slots) {
+		return 0, false
+	}
+	most := 1
+	if r.looks.behind {
+		most = r.batches()
+	}
+	for taken = 1; taken < most; taken++ {
+		select {
+		case slots <- struct{}{}:
+		default:
+			return taken, true
 		}
-		page, err := p.group.config.Source.Read(ctx, p.number, after, asked, wait)
+	}
+	return taken, true
+}
+
+// batches is how many a read may ask for.
+func (r *reader) batches() int {
+	config := &r.group.config
+	return max(1, min(config.ReadAhead, readEntries/config.BatchSize, readBytes/config.BatchSize/max(1, r.size)))
+}
+
+// next returns the next pages, one at least and at most so many as asked for. Its only error is that of the context.
+func (r *reader) next(ctx context.Context, after wire.ID, batches int) ([]Page, error) {
+	config := &r.group.config
+	for {
+		ask := Ask{After: after, Count: min(r.limit, batches*config.BatchSize), Batch: config.BatchSize, Block: min(config.Block, maxBlock)}
+		look := r.looks.due()
+		if look {
+			ask.Block = 0
+		}
+		answer, err := config.Source.Read(ctx, r.number, ask)
 		if ctx.Err() != nil {
-			return Page{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 		if err != nil {
 			if network, found := errors.AsType[net.Error](err); found && network.Timeout() {
-				*count = max(1, *count/2) // a page too large for the time that the client gives a read would never come
+				r.limit = max(1, ask.Count/2) // an answer too large for the time that the client gives a read would never come
 			}
-			looks.failed()
-			wait := steps.Next()
-			p.tellOutage(ctx, err, wait, trouble)
+			r.looks.failed()
+			wait := r.steps.Next()
+			r.tellOutage(ctx, err, wait, &r.trouble)
 			if !Sleep(ctx, wait) {
-				return Page{}, ctx.Err()
+				return nil, ctx.Err()
 			}
 			continue
 		}
-		if trouble.attempts > 0 {
-			p.tellRecovery(ctx, trouble)
-			steps.Reset()
+		if r.trouble.attempts > 0 {
+			r.tellRecovery(ctx, &r.trouble)
+			r.steps.Reset()
 		}
-		*count = min(p.group.config.BatchSize, 2**count)
-		looks.worked(look, page.Read >= asked)
+		r.limit = min(config.BatchSize*config.ReadAhead, 2*r.limit)
+		full := answer.Read() >= ask.Count
+		r.looks.worked(look, full)
 		if look {
-			if gap := p.lookAt(ctx, page, page.Read < asked); gap != nil {
-				p.status.readWorked(Page{}, false)
-				return Page{gap: gap}, nil
+			if gap := r.lookAt(ctx, &answer, !full); gap != nil {
+				r.status.readWorked(nil, false)
+				return []Page{{gap: gap}}, nil
 			}
 		}
-		p.ledger.took(page)
-		p.status.readWorked(page, page.Read >= asked)
-		p.group.config.Observer.Read(p.number)
-		if page.Read > 0 {
-			return page, nil
+		r.ledger.took(answer.Pages)
+		r.status.readWorked(answer.Pages, full)
+		config.Observer.Read(r.number)
+		if len(answer.Pages) > 0 {
+			r.size = answer.size()
+			return answer.Pages, nil
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 type Redis struct {
 	client redis.UniversalClient
 	keys   wire.Keys
-	types  map[string]bool // nil: all
+	types  map[string]bool // that are wanted; nil: all
 }
 
 // NewRedis returns the source of a topic's streams. With types given, only entries of one of them are decoded
@@ -33,74 +33,90 @@ func NewRedis(client redis.UniversalClient, keys wire.Keys, types []string) *Red
 }
 
 // Read implements Source.
-func (r *Redis) Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (Page, error) {
+func (r *Redis) Read(ctx context.Context, partition int, ask Ask) (Answer, error) {
 	key := r.keys.Stream(partition)
-	args := &redis.XReadArgs{Streams: []string{key}, ID: after.String(), Count: int64(count), Block: block}
-	if block == 0 {
-		args.Block = -1 // in go-redis, not to wait; 0 would be for ever
-		return r.look(ctx, key, args)
+	if ask.Block == 0 {
+		return r.look(ctx, key, ask)
 	}
-	return r.page(key, r.client.XRead(ctx, args))
+	return r.plain(ctx, key, ask, ask.Block)
 }
 
 // look reads and describes the stream in one transaction: what is counted of it would otherwise not fit what was read.
-// A server that refuses a transaction to this user, or a description, is read without, and the page says why.
-func (r *Redis) look(ctx context.Context, key string, args *redis.XReadArgs) (Page, error) {
-	var described *redis.Cmd
-	read := redis.NewRawCmd(ctx, "xread", "count", args.Count, "streams", key, args.ID)
+// A server that refuses a transaction to this user, or a description, is read without, and the answer says why.
+func (r *Redis) look(ctx context.Context, key string, ask Ask) (Answer, error) {
+	raw := newRawReply()
+	defer raw.release()
+	command := []any{"xread", "count", ask.Count, "streams", key, ask.After.String()}
+	var read redis.Cmder = redis.NewRawWriteToCmd(ctx, raw, command...)
+	described, err := r.transact(ctx, key, read)
+	if refusal := redis.Error(nil); read.Err() != nil && !errors.As(err, &refusal) && ctx.Err() == nil {
+		// What streams is not repeated by the client, as all else is, when a connection turned out to be dead.
+		whole := redis.NewRawCmd(ctx, command...)
+		read = whole
+		described, err = r.transact(ctx, key, read)
+		raw.bytes = whole.Val()
+	}
+	if refusal := redis.Error(nil); errors.As(err, &refusal) && !errors.Is(err, redis.Nil) && read.Err() != nil {
+		answer, readErr := r.plain(ctx, key, ask, -1)
+		answer.Blind = fmt.Errorf("describe %s: %w", key, err)
+		return answer, readErr
+	}
+	if read.Err() != nil {
+		return Answer{}, fmt.Errorf("read %s: %w", key, read.Err())
+	}
+	var answer Answer
+	if answer.Pages, err = parsePages(raw.bytes, ask.Batch, r.types); err != nil {
+		return Answer{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	tail, blind := parseTail(key, described)
+	if answer.Blind = blind; blind == nil {
+		answer.Tail = &tail
+	}
+	return answer, nil
+}
+
+// transact runs a read behind a description of its stream.
+func (r *Redis) transact(ctx context.Context, key string, read redis.Cmder) (described *redis.Cmd, err error) {
 	read.SetFirstKeyPos(4)
-	_, err := r.client.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
+	_, err = r.client.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
 		described = tailScript.Eval(ctx, transaction, []string{key})
 		return transaction.Process(ctx, read)
 	})
-	if refusal := redis.Error(nil); errors.As(err, &refusal) && !errors.Is(err, redis.Nil) && read.Err() != nil {
-		page, readErr := r.page(key, r.client.XRead(ctx, args))
-		page.Blind = fmt.Errorf("describe %s: %w", key, err)
-		return page, readErr
-	}
-	if read.Err() != nil {
-		return Page{}, fmt.Errorf("read %s: %w", key, read.Err())
-	}
-	page, err := parsePage(string(read.Val()), r.wants)
-	if err != nil {
-		return Page{}, fmt.Errorf("read %s: %w", key, err)
-	}
-	tail, blind := parseTail(key, described)
-	if page.Blind = blind; blind == nil {
-		page.Tail = &tail
-	}
-	return page, nil
+	return described, err
 }
 
-// page makes a page of an answer.
-func (r *Redis) page(key string, answer *redis.XStreamSliceCmd) (Page, error) {
-	streams, err := answer.Result()
+// plain reads and nothing else. In go-redis a block below 0 is not to wait, and 0 would be for ever.
+func (r *Redis) plain(ctx context.Context, key string, ask Ask, block time.Duration) (Answer, error) {
+	streams, err := r.client.XRead(ctx, &redis.XReadArgs{
+		Streams: []string{key}, ID: ask.After.String(), Count: int64(ask.Count), Block: block,
+	}).Result()
 	if errors.Is(err, redis.Nil) {
-		return Page{}, nil // nothing came in time
+		return Answer{}, nil // nothing came in time
 	}
 	if err != nil {
-		return Page{}, fmt.Errorf("read %s: %w", key, err)
+		return Answer{}, fmt.Errorf("read %s: %w", key, err)
 	}
-	var page Page
+	var answer Answer
 	for _, stream := range streams {
-		page.Read += len(stream.Messages)
-		page.Entries = make([]wire.Entry, 0, len(stream.Messages))
 		for _, message := range stream.Messages {
-			if page.Last, err = wire.ParseID(message.ID); err != nil {
-				return Page{}, fmt.Errorf("read %s: %w", key, err)
+			id, err := wire.ParseID(message.ID)
+			if err != nil {
+				return Answer{}, fmt.Errorf("read %s: %w", key, err)
 			}
-			if kind, found := message.Values[wire.FieldType].(string); r.wants(kind, found) {
-				entry := wire.Decode(page.Last, message.Values)
+			kind, found := message.Values[wire.FieldType].(string)
+			wanted := r.types == nil || found && r.types[kind]
+			page := answer.page(wanted, ask.Batch)
+			page.Read++
+			page.Last = id
+			if wanted {
+				entry := wire.Decode(id, message.Values)
 				entry.Name = message.ID
 				page.Entries = append(page.Entries, entry)
 			}
 		}
 	}
-	return page, nil
+	return answer, nil
 }
-
-// wants tells whether entries of a type are wanted. One that has none is of no type.
-func (r *Redis) wants(kind string, found bool) bool { return r.types == nil || found && r.types[kind] }
 
 // tailFields is how many values tailScript returns of a stream that exists.
 const tailFields = 5

@@ -1,17 +1,18 @@
 package stream
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
 // reply is a raw answer of Redis, read from front to back. What it yields are parts of the answer, so that a page costs
-// one copy of it, where go-redis makes a map of each entry and a string of each of its fields. It speaks RESP2 and RESP3.
-type reply struct{ rest string }
+// one string, where go-redis makes a map of each entry and a string of each of its fields. It speaks RESP2 and RESP3.
+type reply struct{ rest []byte }
 
 // errReply is an answer that is none, or not to what was asked.
 var errReply = errors.New("answer is not understood")
@@ -26,22 +27,23 @@ func (refusal) RedisError() {}
 
 // head reads one line: what follows, and how much of it; -1 of what is null.
 func (r *reply) head() (kind byte, size int, err error) {
-	line, rest, found := strings.Cut(r.rest, "\r\n")
-	if !found || line == "" {
+	end := bytes.IndexByte(r.rest, '\n')
+	if end < 2 || r.rest[end-1] != '\r' {
 		return 0, 0, errReply
 	}
-	r.rest = rest
-	kind = line[0]
+	kind = r.rest[0]
+	line := r.rest[1 : end-1]
+	r.rest = r.rest[end+1:]
 	switch kind {
+	case '*', '%', '~', '$', '=', '!':
+		if size, err = length(line); err != nil {
+			return kind, 0, err
+		}
 	case '_':
 		return kind, -1, nil
 	case '-':
-		return kind, 0, refusal(line[1:])
-	case '*', '%', '~', '$', '=', '!':
+		return kind, 0, refusal(line)
 	default:
-		return kind, 0, errReply
-	}
-	if size, err = strconv.Atoi(line[1:]); err != nil || size < -1 {
 		return kind, 0, errReply
 	}
 	if kind == '!' {
@@ -54,23 +56,41 @@ func (r *reply) head() (kind byte, size int, err error) {
 	return kind, size, nil
 }
 
+// length reads how much follows, and -1.
+func length(line []byte) (size int, err error) {
+	if string(line) == "-1" {
+		return -1, nil
+	}
+	const most = 18 // digits that fit
+	if len(line) == 0 || len(line) > most {
+		return 0, errReply
+	}
+	for _, digit := range line {
+		if digit < '0' || digit > '9' {
+			return 0, errReply
+		}
+		size = size*10 + int(digit-'0')
+	}
+	return size, nil
+}
+
 // take reads so many bytes and the end of their line.
-func (r *reply) take(size int) (string, error) {
-	if size < 0 || len(r.rest) < size+2 || r.rest[size] != '\r' || r.rest[size+1] != '\n' {
-		return "", errReply
+func (r *reply) take(size int) ([]byte, error) {
+	if size < 0 || len(r.rest)-2 < size || r.rest[size] != '\r' || r.rest[size+1] != '\n' {
+		return nil, errReply
 	}
 	text := r.rest[:size]
 	r.rest = r.rest[size+2:]
 	return text, nil
 }
 
-func (r *reply) text() (string, error) {
+func (r *reply) text() ([]byte, error) {
 	kind, size, err := r.head()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if kind != '$' {
-		return "", errReply
+		return nil, errReply
 	}
 	return r.take(size)
 }
@@ -99,82 +119,158 @@ func (r *reply) pair() error {
 	return err
 }
 
-// parsePage makes a page of the raw answer to an XREAD of one stream: of nothing at all, or of
-// one list of a stream's key and its entries, which RESP3 has as a map.
-func parsePage(raw string, wants func(kind string, found bool) bool) (Page, error) {
+// parsePages makes pages of the raw answer to an XREAD of one stream: of nothing at all, or of one list of a stream's
+// key and its entries, which RESP3 has as a map.
+func parsePages(raw []byte, batch int, types map[string]bool) ([]Page, error) {
 	r := reply{raw}
 	streams, isMap, err := r.list()
 	if err != nil || streams == 0 {
-		return Page{}, err
+		return nil, err
 	}
 	switch {
 	case isMap && streams != 2, !isMap && streams != 1:
-		return Page{}, errReply
+		return nil, errReply
 	case !isMap:
 		if err := r.pair(); err != nil {
-			return Page{}, err
+			return nil, err
 		}
 	}
 	if _, err = r.text(); err != nil { // the key
-		return Page{}, err
+		return nil, err
 	}
-	return r.page(wants)
-}
-
-func (r *reply) page(wants func(kind string, found bool) bool) (Page, error) {
 	count, _, err := r.list()
 	if err != nil {
-		return Page{}, err
+		return nil, err
 	}
-	if count > len(r.rest) { // an entry takes more than a byte
-		return Page{}, errReply
-	}
-	page := Page{Read: count, Entries: make([]wire.Entry, 0, count)}
+	scratch, _ := scratches.Get().(*scratch)
+	defer scratch.release()
+	binder := binder{scratch: scratch, batch: batch, types: types}
 	for range count {
-		if err := r.pair(); err != nil {
-			return Page{}, err
-		}
-		text, err := r.text()
-		if err != nil {
-			return Page{}, err
-		}
-		if page.Last, err = wire.ParseID(text); err != nil {
-			return Page{}, fmt.Errorf("%w: %w", errReply, err)
-		}
-		entry := wire.Entry{ID: page.Last, Name: text}
-		kind, found, err := r.fields(&entry)
-		if err != nil {
-			return Page{}, err
-		}
-		if wants(kind, found) {
-			page.Entries = append(page.Entries, entry)
+		if err := binder.add(&r); err != nil {
+			return nil, err
 		}
 	}
-	return page, nil
+	if binder.read > 0 {
+		err = binder.bind()
+	}
+	return binder.pages, err
 }
 
-// fields reads the fields of an entry. Of one that occurs twice the last counts, as everywhere.
-func (r *reply) fields(entry *wire.Entry) (kind string, found bool, err error) {
-	count, _, err := r.list()
+// binder binds entries into pages. What a page is to keep stays part of the reply until the page is full: then it is
+// copied, in one piece.
+type binder struct {
+	batch int
+	types map[string]bool // that are wanted; nil: all
+	pages []Page
+
+	*scratch
+
+	read int    // entries of the page to come
+	last []byte // id of the last of them
+}
+
+// scratch is where a page comes together.
+type scratch struct {
+	texts [][]byte // of each entry that is wanted: id, then name and value of each field
+	ends  []int    // of each entry that is wanted, where its texts end
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }} //nolint:gochecknoglobals // a pool is
+
+// release leaves nothing of the reply behind.
+func (s *scratch) release() {
+	clear(s.texts[:cap(s.texts)])
+	s.texts, s.ends = s.texts[:0], s.ends[:0]
+	scratches.Put(s)
+}
+
+// add reads an entry. One that is wanted and finds its page full begins another.
+func (b *binder) add(r *reply) error {
+	if err := r.pair(); err != nil {
+		return err
+	}
+	begin := len(b.texts)
+	id, err := r.text()
 	if err != nil {
-		return "", false, err
+		return err
 	}
-	if count%2 != 0 {
-		return "", false, errReply
+	fields, _, err := r.list()
+	if err != nil {
+		return err
 	}
-	for range count / 2 {
+	if fields%2 != 0 {
+		return errReply
+	}
+	b.texts = append(b.texts, id)
+	wanted := b.types == nil
+	for range fields / 2 {
 		name, err := r.text()
 		if err != nil {
-			return "", false, err
+			return err
 		}
 		value, err := r.text()
 		if err != nil {
-			return "", false, err
+			return err
 		}
-		if name == wire.FieldType {
-			kind, found = value, true
+		b.texts = append(b.texts, name, value)
+		if b.types != nil && string(name) == wire.FieldType {
+			wanted = b.types[string(value)] // of a field that occurs twice the last counts, as everywhere
 		}
-		wire.SetField(entry, name, value)
 	}
-	return kind, found, nil
+	switch {
+	case !wanted:
+		b.texts = b.texts[:begin]
+	case len(b.ends) < b.batch:
+		b.ends = append(b.ends, len(b.texts))
+	default:
+		entry := b.texts[begin:]
+		if err := b.bind(); err != nil {
+			return err
+		}
+		b.texts = append(b.texts, entry...)
+		b.ends = append(b.ends, len(b.texts))
+	}
+	b.read++
+	b.last = id
+	return nil
+}
+
+// bind makes a page of what there is.
+func (b *binder) bind() error {
+	page := Page{Read: b.read, Entries: make([]wire.Entry, len(b.ends))}
+	var err error
+	if page.Last, err = wire.ParseID(string(b.last)); err != nil {
+		return fmt.Errorf("%w: %w", errReply, err)
+	}
+	size := 0
+	begin := 0
+	for _, end := range b.ends {
+		size += len(b.texts[begin])
+		for i := begin + 2; i < end; i += 2 {
+			size += len(b.texts[i])
+		}
+		begin = end
+	}
+	var text strings.Builder
+	text.Grow(size)
+	keep := func(part []byte) string {
+		before := text.Len()
+		text.Write(part)
+		return text.String()[before:]
+	}
+	begin = 0
+	for i, end := range b.ends {
+		entry := &page.Entries[i]
+		entry.Name = keep(b.texts[begin])
+		if entry.ID, err = wire.ParseID(entry.Name); err != nil {
+			return fmt.Errorf("%w: %w", errReply, err)
+		}
+		for at := begin + 1; at < end; at += 2 {
+			wire.SetField(entry, string(b.texts[at]), keep(b.texts[at+1]))
+		}
+		begin = end
+	}
+	b.pages = append(b.pages, page)
+	b.read, b.texts, b.ends = 0, b.texts[:0], b.ends[:0]
+	return nil
 }

@@ -11,7 +11,14 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-func everything(string, bool) bool { return true }
+// parsePage is of a reply that fits one page.
+func parsePage(raw string, types map[string]bool) (Page, error) {
+	pages, err := parsePages([]byte(raw), 1<<30, types)
+	if len(pages) == 0 {
+		return Page{}, err
+	}
+	return pages[0], err
+}
 
 // bulk is a string as Redis sends it.
 func bulk(texts ...string) string {
@@ -42,7 +49,7 @@ func TestARawAnswerIsReadInEitherProtocol(t *testing.T) {
 			entry("1726000000000-7", "b", "{}\r\n$5", "t", "A", "k", "", "c", "corr", "p", "00-x", "h", "1:a1:b", "unknown", "x"),
 			entry("1726000000000-8", "b", "first", "b", "last"),
 			entry("1726000000001-0"),
-		), everything)
+		), nil)
 		require.NoError(t, err)
 		id := wire.ID{Ms: 1726000000000, Seq: 7}
 		assert.Equal(t, Page{Read: 3, Last: wire.ID{Ms: 1726000000001}, Entries: []wire.Entry{
@@ -56,7 +63,7 @@ func TestARawAnswerIsReadInEitherProtocol(t *testing.T) {
 func TestARawAnswerWithNothingInItIsAnEmptyPage(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{"*-1\r\n", "_\r\n", "*0\r\n", "%0\r\n", "$-1\r\n"} {
-		page, err := parsePage(raw, everything)
+		page, err := parsePage(raw, nil)
 		if raw == "$-1\r\n" {
 			require.ErrorIs(t, err, errReply)
 			continue
@@ -69,7 +76,7 @@ func TestARawAnswerWithNothingInItIsAnEmptyPage(t *testing.T) {
 func TestOnlyEntriesOfAWantedTypeAreKept(t *testing.T) {
 	t.Parallel()
 	source := NewRedis(nil, wire.Keys{}, []string{"A", ""})
-	page, err := parsePage(sent(2, entry("1-0", "t", "A"), entry("2-0", "t", "B"), entry("3-0", "b", "x"), entry("4-0", "t", "B", "t", "A"), entry("5-0", "t", "")), source.wants)
+	page, err := parsePage(sent(2, entry("1-0", "t", "A"), entry("2-0", "t", "B"), entry("3-0", "b", "x"), entry("4-0", "t", "B", "t", "A"), entry("5-0", "t", "")), source.types)
 	require.NoError(t, err)
 	var kept []string
 	for _, entry := range page.Entries {
@@ -80,10 +87,39 @@ func TestOnlyEntriesOfAWantedTypeAreKept(t *testing.T) {
 	assert.Equal(t, wire.ID{Ms: 5}, page.Last)
 }
 
+// Pages hold a batch each. What is not wanted goes with what stands before it.
+func TestARawAnswerIsCutIntoPagesOfABatch(t *testing.T) {
+	t.Parallel()
+	raw := sent(2, entry("1-0", "t", "B"), entry("2-0", "t", "A", "b", "two"), entry("3-0", "t", "B"), entry("4-0", "t", "A", "b", "four"),
+		entry("5-0", "t", "B"), entry("6-0", "t", "A", "b", "six"), entry("7-0", "t", "B"))
+	kept := func(id uint64, name, body string) wire.Entry {
+		return wire.Entry{ID: wire.ID{Ms: id}, Name: name, Body: body, HasBody: true, Type: "A"}
+	}
+	pages, err := parsePages([]byte(raw), 2, map[string]bool{"A": true})
+	require.NoError(t, err)
+	assert.Equal(t, []Page{
+		{Read: 5, Last: wire.ID{Ms: 5}, Entries: []wire.Entry{kept(2, "2-0", "two"), kept(4, "4-0", "four")}},
+		{Read: 2, Last: wire.ID{Ms: 7}, Entries: []wire.Entry{kept(6, "6-0", "six")}},
+	}, pages)
+
+	pages, err = parsePages([]byte(raw), 3, nil)
+	require.NoError(t, err)
+	var read []int
+	for _, page := range pages {
+		read = append(read, page.Read)
+		assert.Len(t, page.Entries, page.Read)
+	}
+	assert.Equal(t, []int{3, 3, 1}, read)
+
+	pages, err = parsePages([]byte(raw), 2, map[string]bool{})
+	require.NoError(t, err)
+	assert.Equal(t, []Page{{Read: 7, Last: wire.ID{Ms: 7}, Entries: []wire.Entry{}}}, pages, "there is nothing to hand over, and a position to move to")
+}
+
 func TestARefusalIsTheServersError(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{"-WRONGTYPE Operation\r\n", "!19\r\nWRONGTYPE Operation\r\n"} {
-		_, err := parsePage(raw, everything)
+		_, err := parsePage(raw, nil)
 		require.EqualError(t, err, "WRONGTYPE Operation")
 		var server interface{ RedisError() }
 		require.ErrorAs(t, err, &server)
@@ -94,7 +130,7 @@ func TestWhatIsNoAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	whole := sent(2, entry("1-0", "b", "x"))
 	for cut := range whole {
-		_, err := parsePage(whole[:cut], everything)
+		_, err := parsePage(whole[:cut], nil)
 		require.ErrorIs(t, err, errReply, "%q", whole[:cut])
 	}
 	for _, raw := range []string{
@@ -102,7 +138,7 @@ func TestWhatIsNoAnswerIsAnError(t *testing.T) {
 		"*1\r\n*2\r\n$1\r\ns\r\n*9999999\r\n", sent(2, entry("1")), sent(2, entry("1-0", "b")), sent(2, "*3\r\n"),
 		"*1\r\n*2\r\n$1\r\nsxx*0\r\n", sent(2, "*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nb\r\n:1\r\n"),
 	} {
-		_, err := parsePage(raw, everything)
+		_, err := parsePage(raw, nil)
 		require.ErrorIs(t, err, errReply, "%q", raw)
 	}
 }
@@ -114,7 +150,7 @@ func FuzzPage(f *testing.F) {
 	f.Add("*1\r\n*2\r\n$1\r\ns\r\n*1000000000\r\n")
 	f.Add("-ERR no\r\n")
 	f.Fuzz(func(t *testing.T, raw string) {
-		page, err := parsePage(raw, everything)
+		page, err := parsePage(raw, nil)
 		if err == nil && (page.Read != len(page.Entries) || page.Read > len(raw)) {
 			t.Fatalf("%d entries, %d kept, of %d bytes", page.Read, len(page.Entries), len(raw))
 		}

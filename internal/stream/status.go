@@ -107,15 +107,16 @@ func (s *status) at() wire.ID {
 	return s.position
 }
 
-func (s *status) readWorked(page Page, full bool) {
+func (s *status) readWorked(pages []Page, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.read, s.behind, s.unread = true, full, nil
-	switch {
-	case len(page.Entries) > 0:
-		s.waiting = append(s.waiting, page.Entries[0].ID)
-	case page.Read > 0:
-		s.waiting = append(s.waiting, page.Last)
+	for _, page := range pages {
+		if len(page.Entries) > 0 {
+			s.waiting = append(s.waiting, page.Entries[0].ID)
+		} else {
+			s.waiting = append(s.waiting, page.Last)
+		}
 	}
 }
 

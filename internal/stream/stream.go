@@ -18,22 +18,62 @@ import (
 
 // Source reads partition streams. Its methods are called concurrently, once a partition at a time.
 type Source interface {
-	// Read returns what stands strictly after an id, at most count entries, and waits up to block for the first.
-	// A page with nothing read means that nothing came in time. With a block of 0 it does not wait, and the page comes
-	// with the stream's tail at that very moment.
-	Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (Page, error)
+	// Read returns what was asked for, or no page at all when nothing came in time.
+	Read(ctx context.Context, partition int, ask Ask) (Answer, error)
 	// Tail tells where a stream ends and how much it holds.
 	Tail(ctx context.Context, partition int) (Tail, error)
 }
 
-// Page is what one read brought.
+// Ask is what to read: at most Count entries that stand strictly after an id, in pages of at most Batch.
+type Ask struct {
+	After wire.ID
+	Count int
+	Batch int
+	Block time.Duration // how long to wait for the first; with 0 the answer has the stream's tail at that very moment
+}
+
+// Answer is what one read brought. No two of its pages share memory: each goes when it is done.
+type Answer struct {
+	Pages []Page
+	Tail  *Tail // nil when it was not asked for, and when it could not be had
+	Blind error // why it could not; nil when it could
+}
+
+// Read is how many entries it brought.
+func (a *Answer) Read() (entries int) {
+	for _, page := range a.Pages {
+		entries += page.Read
+	}
+	return entries
+}
+
+// page is the one that the next entry goes to. One that is wanted begins another when the last is full.
+func (a *Answer) page(wanted bool, batch int) *Page {
+	last := len(a.Pages) - 1
+	if last < 0 || wanted && len(a.Pages[last].Entries) >= batch {
+		a.Pages = append(a.Pages, Page{})
+		last++
+	}
+	return &a.Pages[last]
+}
+
+// size is how many bytes the body of an entry that is kept has, on the average.
+func (a *Answer) size() int {
+	bytes, entries := 0, 0
+	for _, page := range a.Pages {
+		entries += len(page.Entries)
+		for i := range page.Entries {
+			bytes += len(page.Entries[i].Body)
+		}
+	}
+	return bytes / max(1, entries)
+}
+
+// Page is what is handed over at once.
 type Page struct {
 	Entries []wire.Entry // those of a type that is wanted
-	Read    int          // how many there were, the others included
-	Last    wire.ID      // of the last one read; meaningful when Read is above 0
-
-	Tail  *Tail // of the stream at that moment; nil when it was not asked for, and when it could not be had
-	Blind error // why it could not; nil when it could
+	Read    int          // how many there were, the others included: above 0
+	Last    wire.ID      // of the last one read
 
 	gap *Gap // a hole that holds the partition, in the place of entries
 }

@@ -3,6 +3,8 @@ package stream_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,32 +183,95 @@ func TestC8FilteredEntriesAdvanceThePosition(t *testing.T) {
 // filtering wants only entries with even ids.
 type filtering struct{ *streamtest.Source }
 
-func (f filtering) Read(ctx context.Context, partition int, after wire.ID, count int, block time.Duration) (stream.Page, error) {
-	page, err := f.Source.Read(ctx, partition, after, count, block)
-	var wanted []wire.Entry
-	for _, entry := range page.Entries {
-		if entry.ID.Ms%2 == 0 {
-			wanted = append(wanted, entry)
-		}
+func (f filtering) Read(ctx context.Context, partition int, ask stream.Ask) (stream.Answer, error) {
+	answer, err := f.Source.Read(ctx, partition, ask)
+	for i, page := range answer.Pages {
+		answer.Pages[i].Entries = slices.DeleteFunc(page.Entries, func(entry wire.Entry) bool { return entry.ID.Ms%2 != 0 })
 	}
-	page.Entries = wanted
-	return page, err
+	return answer, err
 }
 
 func TestC10NoMoreThanReadAheadBatchesAreInMemory(t *testing.T) {
 	t.Parallel()
-	for readAhead := 1; readAhead <= 4; readAhead++ {
+	for readAhead := 1; readAhead <= 8; readAhead++ {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 0)
 			r.config.ReadAhead = readAhead
+			source := &tally{Source: r.source}
+			r.config.Source = source
 			r.add(0, 1, 100)
 			r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
 				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("down")}
 			}
 			r.run()
 			pass(time.Hour)
-			assert.Equal(t, readAhead, r.source.Reads(0))
 			_, _ = r.stop()
+			assert.Equal(t, readAhead*r.config.BatchSize, source.entries)
+		})
+	}
+}
+
+// tally counts what was read, and notes how much each read asked for.
+type tally struct {
+	*streamtest.Source
+
+	entries int
+	asked   []int
+}
+
+func (s *tally) Read(ctx context.Context, partition int, ask stream.Ask) (stream.Answer, error) {
+	answer, err := s.Source.Read(ctx, partition, ask)
+	s.entries += answer.Read()
+	s.asked = append(s.asked, ask.Count)
+	return answer, err
+}
+
+// A read of several batches costs little more than one of a single batch: a reader that is behind asks for as many as it
+// may have in memory.
+func TestAReaderThatIsBehindAsksForSeveralBatchesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.config.ReadAhead, r.config.BatchSize = 4, 10
+		source := &tally{Source: r.source}
+		r.config.Source = source
+		r.add(0, 1, 105)
+		r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
+			time.Sleep(time.Second)
+			return stream.Verdict{}
+		}
+		r.run()
+		pass(time.Minute)
+		assert.Equal(t, "105-0", r.position(0))
+		assert.Len(t, r.deliveries(), 11)
+		_, _ = r.stop()
+		assert.Equal(t, []int{10, 30, 10}, source.asked[:3], "first one, as nobody knows how many there are; then what there is room for")
+	})
+}
+
+// Large entries, or many of them, are not asked for at once: the answer is in memory beside what waits.
+func TestAReadOfSeveralBatchesIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ batch, size, second int }{
+		"large entries": {batch: 10, size: 30_000, second: 10},
+		"middling ones": {batch: 10, size: 10_000, second: 20},
+		"many":          {batch: 400, second: 800},
+		"a large batch": {batch: 1500, second: 1500},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 0)
+			r.config.ReadAhead, r.config.BatchSize = 4, test.batch
+			source := &tally{Source: r.source}
+			r.config.Source = source
+			body := strings.Repeat("x", test.size)
+			for range 4 * test.batch {
+				r.source.Add(0, body)
+			}
+			r.run()
+			pass(time.Minute)
+			_, _ = r.stop()
+			assert.Equal(t, []int{test.batch, test.second}, source.asked[:2], name)
+			assert.Equal(t, 4*test.batch, source.entries, name)
 		})
 	}
 }

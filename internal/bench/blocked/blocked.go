@@ -84,8 +84,11 @@ func measure(t *testing.T, setup Setup) (Held, error) {
 	t.Helper()
 	body := `{"note":"` + strings.Repeat("x", setup.EntrySize-len(`{"note":""}`)) + `"}`
 	server := &endless{length: setup.Waiting / setup.Partitions, fields: []string{"b", body, "t", "BetSettled", "k", "c-1"}}
+	const buffer = 4 << 10
 	client := redis.NewClient(&redis.Options{
 		Dialer: server.dial, Protocol: 2, DisableIdentity: true, PoolSize: setup.Partitions + 1,
+		// By default they have up to 128 KiB, which is go-redis's affair, and how many of them there are is chance.
+		ReadBufferSize: buffer, WriteBufferSize: buffer, PipelineReadBufferSize: buffer, PipelineWriteBufferSize: buffer,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = client.Close() }()

@@ -30,12 +30,28 @@ func (e *endless) dial(context.Context, string, string) (net.Conn, error) {
 // serve answers commands until the client hangs up.
 func (e *endless) serve(connection net.Conn) {
 	in, out := bufio.NewReader(connection), bufio.NewWriter(connection)
+	var queue [][]string // of a transaction; nil outside one
 	for {
 		command, err := readCommand(in)
 		if err != nil {
 			return
 		}
-		e.answer(out, command)
+		switch name := strings.ToUpper(command[0]); {
+		case name == "MULTI":
+			queue = [][]string{}
+			fmt.Fprint(out, "+OK\r\n")
+		case name == "EXEC":
+			fmt.Fprintf(out, "*%d\r\n", len(queue))
+			for _, command := range queue {
+				e.answer(out, command)
+			}
+			queue = nil
+		case queue != nil:
+			queue = append(queue, command)
+			fmt.Fprint(out, "+QUEUED\r\n")
+		default:
+			e.answer(out, command)
+		}
 		if in.Buffered() == 0 && out.Flush() != nil {
 			return
 		}

@@ -3,6 +3,7 @@ package streamtest
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -88,50 +89,48 @@ func (s *Source) Reads(partition int) int {
 }
 
 // Read implements stream.Source.
-func (s *Source) Read(_ context.Context, partition int, after wire.ID, count int, block time.Duration) (stream.Page, error) {
+func (s *Source) Read(_ context.Context, partition int, ask stream.Ask) (stream.Answer, error) {
 	s.mu.Lock()
 	if s.reads == nil {
 		s.reads = map[int]int{}
 	}
 	s.reads[partition]++
 	s.mu.Unlock()
-	timer := time.NewTimer(block)
+	timer := time.NewTimer(ask.Block)
 	defer timer.Stop()
 	for {
-		page, wake, err := s.next(partition, after, count, block == 0)
-		if err != nil || page.Read > 0 || block == 0 {
-			return page, err
+		answer, wake, err := s.next(partition, ask)
+		if err != nil || len(answer.Pages) > 0 || ask.Block == 0 {
+			return answer, err
 		}
 		select {
 		case <-timer.C:
-			return stream.Page{}, nil
+			return stream.Answer{}, nil
 		case <-wake:
 		}
 	}
 }
 
-func (s *Source) next(partition int, after wire.ID, count int, look bool) (stream.Page, <-chan struct{}, error) {
+func (s *Source) next(partition int, ask stream.Ask) (stream.Answer, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failing[partition]; err != nil {
-		return stream.Page{}, nil, err
+		return stream.Answer{}, nil, err
 	}
-	var page stream.Page
 	entries := s.entries(partition)
-	first := sort.Search(len(entries), func(i int) bool { return entries[i].ID.Compare(after) > 0 })
-	for _, entry := range entries[first:min(first+count, len(entries))] {
-		page.Entries = append(page.Entries, entry)
-		page.Last = entry.ID
-		page.Read++
+	first := sort.Search(len(entries), func(i int) bool { return entries[i].ID.Compare(ask.After) > 0 })
+	var answer stream.Answer
+	for page := range slices.Chunk(entries[first:min(first+ask.Count, len(entries))], ask.Batch) {
+		answer.Pages = append(answer.Pages, stream.Page{Entries: slices.Clone(page), Read: len(page), Last: page[len(page)-1].ID})
 	}
-	if look {
+	if ask.Block == 0 {
 		tail := s.tail(partition)
-		page.Tail = &tail
+		answer.Tail = &tail
 	}
 	if s.wake == nil {
 		s.wake = make(chan struct{})
 	}
-	return page, s.wake, nil
+	return answer, s.wake, nil
 }
 
 // Tail implements stream.Source.
