@@ -3,7 +3,6 @@ package restatestart
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,13 +14,17 @@ import (
 )
 
 // startOne posts one start until it is accepted, refused for good, out of attempts, or cancelled.
-func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *start[T]) {
+func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, limits *limits, current *start[T]) {
 	current.name()
 	failure := &current.failure
 	began := time.Now()
 	s.telemetry.begin(ctx)
 	ctx, span := beginSpan(ctx, tracing, current.message, &current.send)
 	current.traced = true
+	if span.Span != nil { // which the contexts of its attempts carry
+		limits = s.newLimits(ctx)
+		defer limits.close()
+	}
 	var answer ingress.Answer
 	defer func() {
 		switch reason := recover(); {
@@ -42,7 +45,7 @@ func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *st
 		}
 		failure.Attempts++
 		var err error
-		answer, err = s.attempt(ctx, &current.send)
+		answer, err = s.attempt(limits, &current.send)
 		err = solid(err)
 		reason, again := classify(ctx, answer, err)
 		s.telemetry.attempt(ctx, reason, answer.Status)
@@ -75,25 +78,6 @@ func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, current *st
 		span.attemptFailed(failure, wait)
 		sleep(ctx, wait)
 	}
-}
-
-// attempt makes one POST. A panic of the HTTP client is an error of it.
-func (s *Starter[T]) attempt(ctx context.Context, send *ingress.Send) (answer ingress.Answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.options.AttemptTimeout)
-	defer cancel()
-	defer func() {
-		if reason := recover(); reason != nil {
-			answer, err = ingress.Answer{}, newPanicError(reason)
-		}
-	}()
-	answer, err = s.ingress.Post(ctx, *send)
-	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		if !isTimeout(err) { // a transport's own word for it
-			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-		}
-		err = fmt.Errorf("no answer within %s: %w", s.options.AttemptTimeout, err)
-	}
-	return answer, err
 }
 
 // waits are the delays between the attempts of one start. They are not safe for concurrent use, hence one for

@@ -142,13 +142,15 @@ func (s *Starter[T]) startAll(ctx context.Context, tracing *tracing, starts []st
 				group.Go(work)
 			}
 		}()
+		limits := s.newLimits(ctx)
+		defer limits.close()
 		for {
 			next := int(taken.Add(1)) - 1
 			if next >= len(heads) {
 				finished = true
 				return nil
 			}
-			s.startInOrder(ctx, tracing, starts, heads[next])
+			s.startInOrder(ctx, tracing, limits, starts, heads[next])
 		}
 	}
 	for range min(s.options.MaxParallelism, len(heads)) {
@@ -266,7 +268,7 @@ func (s *Starter[T]) encode(input any) ([]byte, error) {
 }
 
 // startInOrder posts a chain of starts with the same workflow and key, up to the first that is not accepted.
-func (s *Starter[T]) startInOrder(ctx context.Context, tracing *tracing, starts []start[T], head int) {
+func (s *Starter[T]) startInOrder(ctx context.Context, tracing *tracing, limits *limits, starts []start[T], head int) {
 	before := "" // the first that was not accepted
 	for at := head; ; at = starts[at].next {
 		current := &starts[at]
@@ -275,7 +277,7 @@ func (s *Starter[T]) startInOrder(ctx context.Context, tracing *tracing, starts 
 		case before != "":
 			current.fail(ReasonPredecessor, fmt.Errorf("entry %s of the same key was not accepted", before))
 		default:
-			s.startOne(ctx, tracing, current)
+			s.startOne(ctx, tracing, limits, current)
 		}
 		if current.state == startFailed && before == "" {
 			before = current.message.ID

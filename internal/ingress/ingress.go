@@ -132,6 +132,9 @@ func (c *Client) Server() (host string, port int) {
 	return c.base.Hostname(), port
 }
 
+// Standard tells that sends go through net/http's own transport, with nothing around it.
+func (c *Client) Standard() bool { return c.shares && c.direct != nil }
+
 // CloseIdleConnections closes the connections that no send is using.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 

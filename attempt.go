@@ -1,0 +1,96 @@
+package restatestart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redisevents/restatestart/internal/ingress"
+)
+
+// attempt makes one POST. A panic of the HTTP client is an error of it.
+func (s *Starter[T]) attempt(limits *limits, send *ingress.Send) (answer ingress.Answer, err error) {
+	ctx := limits.begin()
+	defer limits.end()
+	defer func() {
+		if reason := recover(); reason != nil {
+			answer, err = ingress.Answer{}, newPanicError(reason)
+		}
+	}()
+	answer, err = s.ingress.Post(ctx, *send)
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		if !isTimeout(err) { // a transport's own word for it
+			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+		}
+		err = fmt.Errorf("no answer within %s: %w", s.options.AttemptTimeout, err)
+	}
+	return answer, err
+}
+
+// limits gives one attempt after the other a context that ends when its time is over. With net/http's own transport they
+// are one and the same context until that happens to one: a timer, a channel and an entry in the parent's list for each
+// attempt are a fifteenth of what a start costs. What another transport may leave behind, waiting for the context
+// of its request to end, is not known; it gets a context for each attempt.
+type limits struct {
+	parent  context.Context //nolint:containedctx // of all attempts
+	timeout time.Duration
+	shares  bool
+
+	shared context.Context //nolint:containedctx // of the attempts to come; nil before the first, and after one whose time was over
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+func (s *Starter[T]) newLimits(parent context.Context) *limits {
+	return &limits{parent: parent, timeout: s.options.AttemptTimeout, shares: s.ingress.Standard()}
+}
+
+// begin begins an attempt. No other one is under way.
+func (l *limits) begin() context.Context {
+	if l.shared == nil {
+		l.shared, l.cancel = context.WithCancelCause(l.parent)
+		cancel := l.cancel
+		l.timer = time.AfterFunc(l.timeout, func() { cancel(context.DeadlineExceeded) })
+	} else {
+		l.timer.Reset(l.timeout)
+	}
+	end := time.Now().Add(l.timeout)
+	if earlier, found := l.parent.Deadline(); found && earlier.Before(end) {
+		end = earlier
+	}
+	return &limited{l.shared, end}
+}
+
+// end ends an attempt.
+func (l *limits) end() {
+	if !l.timer.Stop() || !l.shares {
+		l.close()
+	}
+}
+
+// close lets the parent go.
+func (l *limits) close() {
+	if l.shared != nil {
+		l.timer.Stop()
+		l.cancel(nil)
+		l.shared = nil
+	}
+}
+
+// limited is the context of one attempt: as context.WithTimeout would have it.
+type limited struct {
+	context.Context //nolint:containedctx // a context
+
+	deadline time.Time
+}
+
+func (l *limited) Deadline() (time.Time, bool) { return l.deadline, true }
+
+func (l *limited) Err() error {
+	err := l.Context.Err()
+	if err != nil && errors.Is(context.Cause(l.Context), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
