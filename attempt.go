@@ -10,8 +10,8 @@ import (
 )
 
 // attempt makes one POST. A panic of the HTTP client is an error of it.
-func (s *Starter[T]) attempt(limits *limits, send *ingress.Send) (answer ingress.Answer, err error) {
-	ctx := limits.begin()
+func (s *Starter[T]) attempt(ctx context.Context, limits *limits, send *ingress.Send) (answer ingress.Answer, err error) {
+	ctx = limits.begin(ctx)
 	defer limits.end()
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -33,7 +33,6 @@ func (s *Starter[T]) attempt(limits *limits, send *ingress.Send) (answer ingress
 // attempt are a fifteenth of what a start costs. What another transport may leave behind, waiting for the context
 // of its request to end, is not known; it gets a context for each attempt.
 type limits struct {
-	parent  context.Context //nolint:containedctx // of all attempts
 	timeout time.Duration
 	shares  bool
 
@@ -42,21 +41,21 @@ type limits struct {
 	timer  *time.Timer
 }
 
-func (s *Starter[T]) newLimits(parent context.Context) *limits {
-	return &limits{parent: parent, timeout: s.options.AttemptTimeout, shares: s.ingress.Standard()}
+func (s *Starter[T]) newLimits() *limits {
+	return &limits{timeout: s.options.AttemptTimeout, shares: s.ingress.Standard()}
 }
 
-// begin begins an attempt. No other one is under way.
-func (l *limits) begin() context.Context {
+// begin begins an attempt under a parent, which is the same for all. No other attempt is under way.
+func (l *limits) begin(parent context.Context) context.Context {
 	if l.shared == nil {
-		l.shared, l.cancel = context.WithCancelCause(l.parent)
+		l.shared, l.cancel = context.WithCancelCause(parent)
 		cancel := l.cancel
 		l.timer = time.AfterFunc(l.timeout, func() { cancel(context.DeadlineExceeded) })
 	} else {
 		l.timer.Reset(l.timeout)
 	}
 	end := time.Now().Add(l.timeout)
-	if earlier, found := l.parent.Deadline(); found && earlier.Before(end) {
+	if earlier, found := parent.Deadline(); found && earlier.Before(end) {
 		end = earlier
 	}
 	return &limited{l.shared, end}

@@ -22,7 +22,7 @@ func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, limits *lim
 	ctx, span := beginSpan(ctx, tracing, current.message, &current.send)
 	current.traced = true
 	if span.Span != nil { // which the contexts of its attempts carry
-		limits = s.newLimits(ctx)
+		limits = s.newLimits()
 		defer limits.close()
 	}
 	var answer ingress.Answer
@@ -45,7 +45,7 @@ func (s *Starter[T]) startOne(ctx context.Context, tracing *tracing, limits *lim
 		}
 		failure.Attempts++
 		var err error
-		answer, err = s.attempt(limits, &current.send)
+		answer, err = s.attempt(ctx, limits, &current.send)
 		err = solid(err)
 		reason, again := classify(ctx, answer, err)
 		s.telemetry.attempt(ctx, reason, answer.Status)

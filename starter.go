@@ -142,7 +142,7 @@ func (s *Starter[T]) startAll(ctx context.Context, tracing *tracing, starts []st
 				group.Go(work)
 			}
 		}()
-		limits := s.newLimits(ctx)
+		limits := s.newLimits()
 		defer limits.close()
 		for {
 			next := int(taken.Add(1)) - 1
