@@ -99,14 +99,21 @@ const statusPreviously = "PreviouslyAccepted"
 // accepted reads the answer that Restate gives to a start, to the letter. Any other one is for a JSON decoder.
 func accepted(body []byte) (invocationID string, previously, plain bool) {
 	rest, opened := bytes.CutPrefix(body, []byte(`{"invocationId":"`))
-	id, rest, found := bytes.Cut(rest, []byte(`","status":"`))
-	status, closed := bytes.CutSuffix(rest, []byte(`"}`))
-	if !opened || !found || !closed || bytes.IndexFunc(id, notOfAnID) >= 0 {
+	id, rest, found := bytes.Cut(rest, []byte(`","`))
+	if !opened || !found || bytes.IndexFunc(id, notOfAnID) >= 0 {
 		return "", false, false
 	}
-	switch string(status) {
-	case "Accepted", statusPreviously:
-		return string(id), len(status) == len(statusPreviously), true
+	if delayed, found := bytes.CutPrefix(rest, []byte(`executionTime":"`)); found {
+		var at []byte
+		if at, rest, found = bytes.Cut(delayed, []byte(`","`)); !found || bytes.IndexFunc(at, notOfATime) >= 0 {
+			return "", false, false
+		}
+	}
+	switch string(rest) {
+	case `status":"Accepted"}`:
+		return string(id), false, true
+	case `status":"` + statusPreviously + `"}`:
+		return string(id), true, true
 	default:
 		return "", false, false
 	}
@@ -114,6 +121,10 @@ func accepted(body []byte) (invocationID string, previously, plain bool) {
 
 func notOfAnID(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '_'
+}
+
+func notOfATime(r rune) bool {
+	return (r < '0' || r > ':') && r != '-' && r != '.' && r != 'T' && r != 'Z'
 }
 
 // OneLine folds white space and drops what a terminal or a log would stumble over.

@@ -1,6 +1,7 @@
 package ingress //nolint:testpackage // it looks at what is made of an answer, and at URLs before they are sent
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // A Retry-After is never negative, never shorter than the seconds it names, and a date is as far off as it says.
@@ -37,6 +40,7 @@ func FuzzRetryAfter(f *testing.F) {
 // the credentials.
 func FuzzAnswer(f *testing.F) {
 	f.Add(202, `{"invocationId":"inv_1","status":"PreviouslyAccepted"}`, `{"a":1}`)
+	f.Add(202, `{"invocationId":"inv_1","executionTime":"2026-11-30T11:54:10.849000000Z","status":"Accepted"}`, "")
 	f.Add(404, `{"code":404,"message":"service 'W' not\n found","source":"ingress"}`, "")
 	f.Add(502, "<html>\r\n\t<b>Bad \x1bGateway\xff</b> Bearer s3cret-token", "{}")
 	f.Add(400, `{"message":"cannot read {\"amount\": 1250"}`, `{"amount": 1250, "iban": ["DE00", {"x": null}]}`)
@@ -52,6 +56,14 @@ func FuzzAnswer(f *testing.F) {
 		if answer.Accepted() && answer.Text != "" {
 			t.Fatalf("an accepted start has the text %q", answer.Text)
 		}
+		var decoded struct {
+			InvocationID string `json:"invocationId"`
+			Status       string `json:"status"`
+		}
+		if answer.Accepted() && json.Unmarshal([]byte(body), &decoded) == nil &&
+			(answer.InvocationID != decoded.InvocationID || answer.Previously != (decoded.Status == "PreviouslyAccepted")) {
+			t.Fatalf("%q became %+v", body, answer)
+		}
 		if len(answer.Text) > MaxText || !utf8.ValidString(answer.Text) || strings.ContainsAny(answer.Text, "\n\r\t\x00\x1b") {
 			t.Fatalf("text %q", answer.Text)
 		}
@@ -59,6 +71,31 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("text %q gives a secret away", answer.Text)
 		}
 	})
+}
+
+// Restate's own answers to a start cost no JSON decoder, and all others have one.
+func TestWhatRestateAnswersIsReadToTheLetter(t *testing.T) {
+	t.Parallel()
+	const id = "inv_16XXZZesSodW3oxGkV5Usr1kzxtNLm78YS"
+	for _, body := range []string{
+		`{"invocationId":"` + id + `","status":"Accepted"}`,
+		`{"invocationId":"` + id + `","status":"PreviouslyAccepted"}`,
+		`{"invocationId":"` + id + `","executionTime":"2026-11-30T11:54:10.849000000Z","status":"Accepted"}`,
+		`{"invocationId":"` + id + `","executionTime":"2026-11-30T11:54:10.849000000Z","status":"PreviouslyAccepted"}`,
+	} {
+		found, previously, plain := accepted([]byte(body))
+		assert.True(t, plain, body)
+		assert.Equal(t, id, found)
+		assert.Equal(t, strings.Contains(body, "Previously"), previously)
+	}
+	for _, body := range []string{
+		``, `{}`, `{"invocationId":"a\u0041","status":"Accepted"}`, `{"invocationId":"a","status":"Accepted"} `, `{"invocationId":"a","status":"Other"}`,
+		`{"invocationId":"a","executionTime":"\"","status":"Accepted"}`, `{"invocationId":"a","executionTime":"1","x":"1","status":"Accepted"}`,
+		`{"invocationId":"a","executionTime":"1"}`, `{"invocationId":"a"}`, `{"invocationId":"a","status":"Accepted","status":"PreviouslyAccepted"}`,
+	} {
+		_, _, plain := accepted([]byte(body))
+		assert.False(t, plain, body)
+	}
 }
 
 // A key, put into a path and taken out of it as Restate does, is the key.
