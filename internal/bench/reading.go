@@ -15,6 +15,9 @@ const (
 	entriesMessages   = 100_000 // of a round at least: small streams are read again and again
 	latencySamples    = 300     // of a round
 	latencyPartitions = 4
+
+	serviceHeap  = 64 // MiB
+	likeAService = " with a heap of 64 MiB"
 )
 
 // filter compares what reads messages of which none is worth a start.
@@ -27,7 +30,11 @@ func (b *bench) filter(ctx context.Context, partitions int) error {
 	entrants := []entrant{of(contender.Ours, task), of(contender.ReadLimit, task)}
 	many := contender.ReadLimit + ", a loop each"
 	if partitions > 1 {
-		task.Loops, task.Name = partitions, contender.ReadLimit
+		for _, name := range []string{contender.Ours, contender.ReadLimit} {
+			task.Name, task.Heap = name, serviceHeap
+			entrants = append(entrants, entrant{name + likeAService, task})
+		}
+		task.Loops, task.Heap = partitions, 0
 		entrants = append(entrants, entrant{many, task})
 	}
 	d, err := b.fight(ctx, name, nowhere{}, entrants...)
@@ -37,6 +44,7 @@ func (b *bench) filter(ctx context.Context, partitions int) error {
 	at := fmt.Sprintf("nothing kept, %d entries of %d bytes, partitions: %d: ", task.Messages, contender.BodySize, partitions)
 	if partitions > 1 {
 		b.add(name, at+"ours / read limit", report.AtLeast(1.5), d.ratio(contender.Ours, contender.ReadLimit, rate), "")
+		b.add(name, at+"ours / read limit, both"+likeAService, report.Target{}, d.ratio(contender.Ours+likeAService, contender.ReadLimit+likeAService, rate), "")
 		b.add(name, at+"ours / read limit with a loop for each partition", report.Target{}, d.ratio(contender.Ours, many, rate), "")
 		return nil
 	}
@@ -90,10 +98,12 @@ func (b *bench) entries(ctx context.Context) error {
 	return nil
 }
 
-// partitions measures whether a message costs more where there are more partitions.
+// partitions measures whether a message costs more where there are more partitions: in a process that holds next to
+// nothing, whose collector is never done, and in one like a service.
 func (b *bench) partitions(ctx context.Context) error {
 	const name, most = "partitions", 64
-	var entrants []entrant
+	const what = "CPU per message at 1, 4, 16, 64 partitions: the dearest over the cheapest"
+	var bare, service []entrant
 	for _, partitions := range []int{1, 4, 16, most} {
 		task := contender.Task{
 			Name: contender.Ours, Topic: fmt.Sprintf("%s-%d", name, partitions), Partitions: partitions, Messages: b.messages(partitionMessages, most),
@@ -101,13 +111,20 @@ func (b *bench) partitions(ctx context.Context) error {
 		if err := fill(ctx, b.redis.Client(), task.Topic, partitions, task.Messages, false); err != nil {
 			return err
 		}
-		entrants = append(entrants, entrant{fmt.Sprintf("ours, partitions: %d", partitions), task})
+		label := fmt.Sprintf("ours, partitions: %d", partitions)
+		bare = append(bare, entrant{label, task})
+		task.Heap = serviceHeap
+		service = append(service, entrant{label + "," + likeAService, task})
 	}
-	d, err := b.fight(ctx, name, nowhere{}, entrants...)
+	d, err := b.fight(ctx, name, nowhere{}, bare...)
 	if err != nil {
 		return err
 	}
-	b.add(name, "CPU per message at 1, 4, 16, 64 partitions: the dearest over the cheapest", report.AtMost(1.15), d.flatness(cpu), "")
+	b.add(name, what, report.AtMost(1.15), d.flatness(cpu), "")
+	if d, err = b.fight(ctx, name+"-64MiB", nowhere{}, service...); err != nil {
+		return err
+	}
+	b.add(name, what+","+likeAService, report.Target{}, d.flatness(cpu), "")
 	return nil
 }
 

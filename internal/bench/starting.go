@@ -38,7 +38,7 @@ func (b *bench) null(ctx context.Context, parallelism int) (err error) {
 	if err := fill(ctx, b.redis.Client(), topic, startPartitions, task.Messages, false); err != nil {
 		return err
 	}
-	entrants := []entrant{of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task)}
+	entrants := []entrant{of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task), inLargeBatches(task)}
 	if parallelism == watermillAt {
 		watermills, err := b.watermills(ctx, task)
 		if err != nil {
@@ -59,6 +59,7 @@ func (b *bench) null(ctx context.Context, parallelism int) (err error) {
 		b.add(name, at+"ours / watermill with a topic for each partition", report.Target{}, d.ratio(contender.Ours, manyTopics, rate), "")
 		b.add(name, at+"watermill / limit", report.Target{}, d.ratio(contender.Watermill, contender.Limit, rate), "")
 	}
+	b.add(name, at+largeBatches+" / limit", report.Target{}, d.ratio(largeBatches, contender.Limit, rate), "")
 	b.add(name, at+"CPU per start, ours / limit", report.AtMost(1.25), d.ratio(contender.Ours, contender.Limit, cpu), "")
 	b.add(name, at+"CPU per start, by hand / limit", report.Target{}, d.ratio(contender.ByHand, contender.Limit, cpu), "")
 	return nil
@@ -95,14 +96,26 @@ func (b *bench) real(ctx context.Context, parallelism int) (err error) {
 	if err := fill(ctx, b.redis.Client(), topic, startPartitions, task.Messages, false); err != nil {
 		return err
 	}
-	d, err := b.fight(ctx, name, to, of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task))
+	d, err := b.fight(ctx, name, to, of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task), inLargeBatches(task))
 	if err != nil {
 		return err
 	}
 	at := fmt.Sprintf("real Restate, 4 partitions, parallelism %d: ", parallelism)
 	b.add(name, at+"ours / limit", report.AtLeast(0.95), d.ratio(contender.Ours, contender.Limit, rate), "")
 	b.add(name, at+"by hand / limit", report.Target{}, d.ratio(contender.ByHand, contender.Limit, rate), "")
+	b.add(name, at+largeBatches+" / limit", report.Target{}, d.ratio(largeBatches, contender.Limit, rate), "")
 	return nil
+}
+
+// The last starts of a batch leave the others idle. How much that is shows in batches of which there are few.
+const (
+	largeBatch   = 800
+	largeBatches = contender.Ours + " in batches of 800"
+)
+
+func inLargeBatches(task contender.Task) entrant {
+	task.Name, task.Batch = contender.Ours, largeBatch
+	return entrant{largeBatches, task}
 }
 
 // of is a contender under its own name.

@@ -24,6 +24,8 @@ type Task struct {
 	Parallelism int           // starts under way at once, over all partitions
 	Loops       int           // of ReadLimit: goroutines that read
 	Passes      int           // how often a round goes over the streams; 0 is once
+	Batch       int           // of Ours: messages of a batch; 0 is the default, 100
+	Heap        int           // MiB that the process holds beside, as services do; 0 is a heap of next to nothing
 	Profile     string        // prefix of the files that profiles are written to; none: no profiles
 }
 
@@ -85,6 +87,7 @@ type server struct {
 	task     Task
 	runner   runner
 	profiles profiles
+	heap     []byte // held, never used
 }
 
 func (s *server) answer(raw json.RawMessage) (any, error) {
@@ -97,6 +100,7 @@ func (s *server) answer(raw json.RawMessage) (any, error) {
 		var err error
 		s.task = *asked.Task
 		s.profiles = newProfiles(s.task.Profile)
+		s.heap = make([]byte, s.task.Heap<<20)
 		s.runner, err = open(ctx, s.task)
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package contender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (o *ours) round(ctx context.Context, prefix string, watch *stopwatch) error
 	o.prefix, o.last, o.all = prefix, int64(wanted(o.task)), make(chan struct{})
 	o.seen.Store(0)
 	consumer, err := restatestart.NewConsumer(o.redis, o.task.Topic, restatestart.JSON[bet], o.starter, restatestart.ConsumerOptions{
-		Consumer: "ours-" + prefix, Partitions: o.task.Partitions, BatchSize: batch, Block: block, Types: o.task.Types,
+		Consumer: "ours-" + prefix, Partitions: o.task.Partitions, BatchSize: cmp.Or(o.task.Batch, batch), Block: block, Types: o.task.Types,
 	})
 	if err != nil {
 		return err
