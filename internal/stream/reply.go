@@ -12,7 +12,17 @@ import (
 
 // reply is a raw answer of Redis, read from front to back. What it yields are parts of the answer, so that a page costs
 // one string, where go-redis makes a map of each entry and a string of each of its fields. It speaks RESP2 and RESP3.
-type reply struct{ rest []byte }
+type reply struct {
+	raw []byte
+	at  int // what was read of it
+}
+
+// part is where a text stands in a reply. It is no slice, as those would keep the collector busy.
+type part struct{ from, to int }
+
+func (p part) size() int { return p.to - p.from }
+
+func (r *reply) of(p part) []byte { return r.raw[p.from:p.to] }
 
 // errReply is an answer that is none, or not to what was asked.
 var errReply = errors.New("answer is not understood")
@@ -27,13 +37,14 @@ func (refusal) RedisError() {}
 
 // head reads one line: what follows, and how much of it; -1 of what is null.
 func (r *reply) head() (kind byte, size int, err error) {
-	end := bytes.IndexByte(r.rest, '\n')
-	if end < 2 || r.rest[end-1] != '\r' {
+	rest := r.raw[r.at:]
+	end := bytes.IndexByte(rest, '\n')
+	if end < 2 || rest[end-1] != '\r' {
 		return 0, 0, errReply
 	}
-	kind = r.rest[0]
-	line := r.rest[1 : end-1]
-	r.rest = r.rest[end+1:]
+	kind = rest[0]
+	line := rest[1 : end-1]
+	r.at += end + 1
 	switch kind {
 	case '*', '%', '~', '$', '=', '!':
 		if size, err = length(line); err != nil {
@@ -49,7 +60,7 @@ func (r *reply) head() (kind byte, size int, err error) {
 	if kind == '!' {
 		text, err := r.take(size)
 		if err == nil {
-			err = refusal(text)
+			err = refusal(r.of(text))
 		}
 		return kind, 0, err
 	}
@@ -75,22 +86,22 @@ func length(line []byte) (size int, err error) {
 }
 
 // take reads so many bytes and the end of their line.
-func (r *reply) take(size int) ([]byte, error) {
-	if size < 0 || len(r.rest)-2 < size || r.rest[size] != '\r' || r.rest[size+1] != '\n' {
-		return nil, errReply
+func (r *reply) take(size int) (part, error) {
+	text := part{r.at, r.at + size}
+	if size < 0 || len(r.raw)-r.at-2 < size || r.raw[text.to] != '\r' || r.raw[text.to+1] != '\n' {
+		return part{}, errReply
 	}
-	text := r.rest[:size]
-	r.rest = r.rest[size+2:]
+	r.at = text.to + 2
 	return text, nil
 }
 
-func (r *reply) text() ([]byte, error) {
+func (r *reply) text() (part, error) {
 	kind, size, err := r.head()
 	if err != nil {
-		return nil, err
+		return part{}, err
 	}
 	if kind != '$' {
-		return nil, errReply
+		return part{}, errReply
 	}
 	return r.take(size)
 }
@@ -122,7 +133,7 @@ func (r *reply) pair() error {
 // parsePages makes pages of the raw answer to an XREAD of one stream: of nothing at all, or of one list of a stream's
 // key and its entries, which RESP3 has as a map.
 func parsePages(raw []byte, batch int, types map[string]bool) ([]Page, error) {
-	r := reply{raw}
+	r := reply{raw: raw}
 	streams, isMap, err := r.list()
 	if err != nil || streams == 0 {
 		return nil, err
@@ -144,9 +155,9 @@ func parsePages(raw []byte, batch int, types map[string]bool) ([]Page, error) {
 	}
 	scratch, _ := scratches.Get().(*scratch)
 	defer scratch.release()
-	binder := binder{scratch: scratch, batch: batch, types: types}
+	binder := binder{reply: &r, scratch: scratch, batch: batch, types: types}
 	for range count {
-		if err := binder.add(&r); err != nil {
+		if err := binder.add(); err != nil {
 			return nil, err
 		}
 	}
@@ -159,42 +170,41 @@ func parsePages(raw []byte, batch int, types map[string]bool) ([]Page, error) {
 // binder binds entries into pages. What a page is to keep stays part of the reply until the page is full: then it is
 // copied, in one piece.
 type binder struct {
+	*reply
+	*scratch
+
 	batch int
 	types map[string]bool // that are wanted; nil: all
 	pages []Page
 
-	*scratch
-
-	read int    // entries of the page to come
-	last []byte // id of the last of them
+	read int  // entries of the page to come
+	last part // id of the last of them
 }
 
 // scratch is where a page comes together.
 type scratch struct {
-	texts [][]byte // of each entry that is wanted: id, then name and value of each field
-	ends  []int    // of each entry that is wanted, where its texts end
+	texts []part // of each entry that is wanted: id, then name and value of each field
+	ends  []int  // of each entry that is wanted, where its texts end
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }} //nolint:gochecknoglobals // a pool is
 
-// release leaves nothing of the reply behind.
 func (s *scratch) release() {
-	clear(s.texts[:cap(s.texts)])
 	s.texts, s.ends = s.texts[:0], s.ends[:0]
 	scratches.Put(s)
 }
 
 // add reads an entry. One that is wanted and finds its page full begins another.
-func (b *binder) add(r *reply) error {
-	if err := r.pair(); err != nil {
+func (b *binder) add() error {
+	if err := b.pair(); err != nil {
 		return err
 	}
 	begin := len(b.texts)
-	id, err := r.text()
+	id, err := b.text()
 	if err != nil {
 		return err
 	}
-	fields, _, err := r.list()
+	fields, _, err := b.list()
 	if err != nil {
 		return err
 	}
@@ -204,17 +214,17 @@ func (b *binder) add(r *reply) error {
 	b.texts = append(b.texts, id)
 	wanted := b.types == nil
 	for range fields / 2 {
-		name, err := r.text()
+		name, err := b.text()
 		if err != nil {
 			return err
 		}
-		value, err := r.text()
+		value, err := b.text()
 		if err != nil {
 			return err
 		}
 		b.texts = append(b.texts, name, value)
-		if b.types != nil && string(name) == wire.FieldType {
-			wanted = b.types[string(value)] // of a field that occurs twice the last counts, as everywhere
+		if b.types != nil && string(b.of(name)) == wire.FieldType {
+			wanted = b.types[string(b.of(value))] // of a field that occurs twice the last counts, as everywhere
 		}
 	}
 	switch {
@@ -239,23 +249,23 @@ func (b *binder) add(r *reply) error {
 func (b *binder) bind() error {
 	page := Page{Read: b.read, Entries: make([]wire.Entry, len(b.ends))}
 	var err error
-	if page.Last, err = wire.ParseID(string(b.last)); err != nil {
+	if page.Last, err = wire.ParseID(string(b.of(b.last))); err != nil {
 		return fmt.Errorf("%w: %w", errReply, err)
 	}
 	size := 0
 	begin := 0
 	for _, end := range b.ends {
-		size += len(b.texts[begin])
+		size += b.texts[begin].size()
 		for i := begin + 2; i < end; i += 2 {
-			size += len(b.texts[i])
+			size += b.texts[i].size()
 		}
 		begin = end
 	}
 	var text strings.Builder
 	text.Grow(size)
-	keep := func(part []byte) string {
+	keep := func(kept part) string {
 		before := text.Len()
-		text.Write(part)
+		text.Write(b.of(kept))
 		return text.String()[before:]
 	}
 	begin = 0
@@ -266,7 +276,7 @@ func (b *binder) bind() error {
 			return fmt.Errorf("%w: %w", errReply, err)
 		}
 		for at := begin + 1; at < end; at += 2 {
-			wire.SetField(entry, string(b.texts[at]), keep(b.texts[at+1]))
+			wire.SetField(entry, string(b.of(b.texts[at])), keep(b.texts[at+1]))
 		}
 		begin = end
 	}
