@@ -29,14 +29,15 @@ func (s *Starter[T]) attempt(ctx context.Context, limits *limits, send *ingress.
 }
 
 // limits gives one attempt after the other a context that ends when its time is over. With net/http's own transport they
-// are one and the same context until that happens to one: a timer, a channel and an entry in the parent's list for each
-// attempt are a fifteenth of what a start costs. What another transport may leave behind, waiting for the context
-// of its request to end, is not known; it gets a context for each attempt.
+// share one until that happens to it: a timer, a channel and an entry in the parent's list for each attempt are a
+// fifteenth of what a start costs. What another transport derives from the context of its request, or leaves behind to
+// wait for its end, is not known: there each attempt has its own.
 type limits struct {
 	timeout time.Duration
 	shares  bool
 
-	shared context.Context //nolint:containedctx // of the attempts to come; nil before the first, and after one whose time was over
+	own    context.CancelFunc // of an attempt that does not share
+	shared context.Context    //nolint:containedctx // nil before the first attempt, and after one whose time was over
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 }
@@ -47,6 +48,11 @@ func (s *Starter[T]) newLimits() *limits {
 
 // begin begins an attempt under a parent, which is the same for all. No other attempt is under way.
 func (l *limits) begin(parent context.Context) context.Context {
+	if !l.shares {
+		ctx, cancel := context.WithTimeout(parent, l.timeout)
+		l.own = cancel
+		return ctx
+	}
 	if l.shared == nil {
 		l.shared, l.cancel = context.WithCancelCause(parent)
 		cancel := l.cancel
@@ -63,7 +69,10 @@ func (l *limits) begin(parent context.Context) context.Context {
 
 // end ends an attempt.
 func (l *limits) end() {
-	if !l.timer.Stop() || !l.shares {
+	switch {
+	case !l.shares:
+		l.own()
+	case !l.timer.Stop():
 		l.close()
 	}
 }
@@ -77,7 +86,7 @@ func (l *limits) close() {
 	}
 }
 
-// limited is the context of one attempt: as context.WithTimeout would have it.
+// limited is the shared context as it is for one attempt: with its deadline.
 type limited struct {
 	context.Context //nolint:containedctx // a context
 

@@ -3,6 +3,7 @@ package restatestart_test
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,28 +53,50 @@ func TestS5EveryAttemptHasItsWholeTime(t *testing.T) {
 	}
 }
 
-// The context of a request is what it would be by context.WithTimeout: with a deadline, the nearer one, and what it has come to.
+// The context of a request is what it would be by context.WithTimeout: with a deadline, the nearer one, and what it has
+// come to. Net/http's own transport shows it to its Proxy; what another derives from it has come to the same.
 func TestTheContextOfARequestTellsItsDeadline(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		fake := restatetest.New(t)
-		fake.Script("k1", restatetest.Hang().Times(2))
-		var seen []context.Context
-		var left []time.Duration
-		client := &http.Client{Transport: watched{fake.Client().Transport, func(ctx context.Context) {
-			deadline, found := ctx.Deadline()
-			assert.True(t, found)
-			require.NoError(t, ctx.Err())
-			seen, left = append(seen, ctx), append(left, time.Until(deadline))
-		}}}
-		starter := starterOn(t, fake, nil, restatestart.Options{AttemptTimeout: time.Second, MaxParallelism: 1, HTTPClient: client})
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		require.NoError(t, starter.Handle(ctx, batchOf("k0", "k1")))
-		require.Len(t, seen, 4)
-		assert.Equal(t, []time.Duration{time.Second, time.Second, time.Second, 400 * time.Millisecond}, left, "the caller's deadline, where it is nearer")
-		require.ErrorIs(t, seen[0].Err(), context.Canceled, "its attempt is over")
-		require.ErrorIs(t, seen[1].Err(), context.DeadlineExceeded)
-		require.ErrorIs(t, context.Cause(seen[2]), context.DeadlineExceeded)
-	})
+	for name, watch := range map[string]func(inner http.RoundTripper, see func(context.Context)) http.RoundTripper{
+		"net/http's transport": func(inner http.RoundTripper, see func(context.Context)) http.RoundTripper {
+			transport := inner.(*http.Transport).Clone()
+			transport.Proxy = func(request *http.Request) (*url.URL, error) {
+				see(request.Context())
+				return nil, nil //nolint:nilnil // no proxy
+			}
+			return transport
+		},
+		"another": func(inner http.RoundTripper, see func(context.Context)) http.RoundTripper {
+			return watched{inner, func(ctx context.Context) {
+				derived, cancel := context.WithTimeout(ctx, time.Hour)
+				see(derived)
+				_ = cancel // its parent ends it
+			}}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := restatetest.New(t)
+			fake.Script("k1", restatetest.Hang().Times(2))
+			var seen []context.Context
+			var left []time.Duration
+			client := &http.Client{Transport: watch(fake.Client().Transport, func(ctx context.Context) {
+				deadline, found := ctx.Deadline()
+				assert.True(t, found)
+				require.NoError(t, ctx.Err())
+				seen, left = append(seen, ctx), append(left, time.Until(deadline))
+			})}
+			defer client.CloseIdleConnections()
+			starter := starterOn(t, fake, nil, restatestart.Options{AttemptTimeout: time.Second, MaxParallelism: 1, HTTPClient: client})
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			require.NoError(t, starter.Handle(ctx, batchOf("k0", "k1")), name)
+			require.Len(t, seen, 4, name)
+			assert.Equal(t, []time.Duration{time.Second, time.Second, time.Second, 400 * time.Millisecond}, left, "the caller's deadline, where it is nearer")
+			if name == "another" {
+				require.ErrorIs(t, seen[0].Err(), context.Canceled, "its attempt is over")
+			}
+			require.ErrorIs(t, seen[1].Err(), context.DeadlineExceeded, name)
+			require.ErrorIs(t, seen[2].Err(), context.DeadlineExceeded, name)
+		})
+	}
 }

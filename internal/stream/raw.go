@@ -18,8 +18,15 @@ func newRawReply() *rawReply {
 	return raw
 }
 
+// maxKept is the size up to which memory serves again. What is used now and then is never collected.
+const maxKept = 4 * readBytes
+
 // release gives the memory back: nothing may refer to it any more.
-func (r *rawReply) release() { rawReplies.Put(r) }
+func (r *rawReply) release() {
+	if cap(r.bytes) <= maxKept {
+		rawReplies.Put(r)
+	}
+}
 
 func (r *rawReply) Write(part []byte) (int, error) {
 	r.bytes = append(r.bytes, part...)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
@@ -19,43 +21,129 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// A reply that is streamed is not asked for again by the client when its connection turns out to be dead, as all others
-// are. The source does that, so that a reader takes no notice.
-func TestAReplyThatBreaksOffIsAskedForAgain(t *testing.T) {
-	t.Parallel()
+// reading is a source on a server that is told what to do about each EXEC, by its number.
+func reading(t *testing.T, client *redis.Options, exec func(number int32, peer *server.Peer) bool) (*miniredis.Miniredis, *Redis, *redis.Client) {
+	t.Helper()
 	redisServer := miniredis.RunT(t)
-	var reads, broken atomic.Int32
+	var execs atomic.Int32
 	redisServer.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
-		if command != "EXEC" || reads.Add(1) != 2 {
+		return command == "EXEC" && exec(execs.Add(1), peer)
+	})
+	client.Addr = redisServer.Addr()
+	redisClient := redis.NewClient(client)
+	t.Cleanup(func() { _ = redisClient.Close() })
+	for n := range 3 {
+		_, err := redisServer.XAdd("s:{bets}:0", fmt.Sprintf("1-%d", n+1), []string{"b", "{}"})
+		require.NoError(t, err)
+	}
+	return redisServer, NewRedis(redisClient, wire.Keys{Topic: "bets"}, nil), redisClient
+}
+
+// Of a reply that breaks off nothing is left when the next one comes.
+func TestAReplyThatBreaksOffIsForgotten(t *testing.T) {
+	t.Parallel()
+	_, source, _ := reading(t, &redis.Options{}, func(number int32, peer *server.Peer) bool {
+		if number != 2 {
 			return false
 		}
-		broken.Add(1)
 		peer.WriteRaw("*2\r\n*0\r\n*1\r\n*2\r\n$10\r\ns:{bets}:0\r\n*2\r\n*2\r\n$3\r\n1-1") // and no more
 		peer.Flush()
 		peer.Close()
 		return true
 	})
-	client := redis.NewClient(&redis.Options{Addr: redisServer.Addr(), MaxRetries: 1})
-	t.Cleanup(func() { _ = client.Close() })
-	for n := range 3 {
-		_, err := redisServer.XAdd("s:{bets}:0", fmt.Sprintf("1-%d", n+1), []string{"b", "{}"})
-		require.NoError(t, err)
-	}
-	source := NewRedis(client, wire.Keys{Topic: "bets"}, nil)
-	for range 3 {
+	for number := range 3 {
 		answer, err := source.Read(t.Context(), 0, Ask{Count: 10, Batch: 2})
+		if number == 1 {
+			require.ErrorContains(t, err, "EOF")
+			continue
+		}
 		require.NoError(t, err)
 		assert.Equal(t, 3, answer.Read())
 		assert.Len(t, answer.Pages, 2)
 		assert.Equal(t, wire.ID{Ms: 1, Seq: 1}, answer.Pages[0].Entries[0].ID)
 	}
-	assert.EqualValues(t, 1, broken.Load())
+}
 
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := source.Read(ended, 0, Ask{Count: 10, Batch: 2})
-	require.ErrorIs(t, err, context.Canceled)
-	assert.EqualValues(t, 4, reads.Load(), "and not for one who does not want it any more")
+// A read that finds no answer in time is not repeated before anybody hears of it: the loop asks for less then.
+func TestAReadThatTimesOutIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	var execs atomic.Int32
+	_, source, _ := reading(t, &redis.Options{ReadTimeout: 100 * time.Millisecond}, func(int32, *server.Peer) bool {
+		execs.Add(1)
+		return true // and no answer
+	})
+	_, err := source.Read(t.Context(), 0, Ask{Count: 10, Batch: 2})
+	network, found := errors.AsType[net.Error](err)
+	require.True(t, found, err)
+	assert.True(t, network.Timeout())
+	assert.EqualValues(t, 1, execs.Load())
+}
+
+// twice is a client's hook that makes each call again.
+type twice struct{}
+
+func (twice) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		_ = next(ctx, commands)
+		return next(ctx, commands)
+	}
+}
+
+// A hook that makes a call again has two replies streamed where one is looked for: the stream's description would be of
+// the second, and the entries of the first.
+func TestTwoRepliesAreNotTakenForOne(t *testing.T) {
+	t.Parallel()
+	_, source, client := reading(t, &redis.Options{}, func(int32, *server.Peer) bool { return false })
+	client.AddHook(twice{})
+	_, err := source.Read(t.Context(), 0, Ask{Count: 10, Batch: 2})
+	require.ErrorIs(t, err, errReply)
+}
+
+// The same with a first one that broke off, in the middle of a body that takes in the second.
+func TestAReplyIsNotTakenForTheEndOfAnother(t *testing.T) {
+	t.Parallel()
+	second := sent(2, entry("1-1", "b", "{}"), entry("1-2", "b", "{}"), entry("1-3", "b", "{}"))
+	_, source, client := reading(t, &redis.Options{Protocol: 2}, func(number int32, peer *server.Peer) bool {
+		if number > 1 {
+			return false
+		}
+		peer.WriteRaw("*2\r\n*0\r\n*1\r\n*2\r\n" + bulk("s:{bets}:0") + "*1\r\n*2\r\n" + bulk("1-1") + "*2\r\n" + bulk("b"))
+		peer.WriteRaw(fmt.Sprintf("$%d\r\n", len(second)-2))
+		peer.Flush()
+		peer.Close()
+		return true
+	})
+	client.AddHook(twice{})
+	answer, err := source.Read(t.Context(), 0, Ask{Count: 10, Batch: 2})
+	require.ErrorIs(t, err, errReply, "%v", answer)
+}
+
+// What is large is counted by what came, wanted or not: the next read is of as many batches as that allows.
+func TestTheSizeOfAnAnswerIsThatOfAllThatCame(t *testing.T) {
+	t.Parallel()
+	redisServer, source, _ := reading(t, &redis.Options{}, func(int32, *server.Peer) bool { return false })
+	_, err := redisServer.XAdd("s:{bets}:0", "2-1", []string{"b", strings.Repeat("x", 30_000), "t", "Other"})
+	require.NoError(t, err)
+	source.types = map[string]bool{"Wanted": true}
+	for _, block := range []time.Duration{0, time.Second} {
+		answer, err := source.Read(t.Context(), 0, Ask{Count: 10, Batch: 2, Block: block})
+		require.NoError(t, err)
+		assert.Equal(t, 4, answer.Read())
+		assert.InDelta(t, 30_000, answer.Bytes, 300)
+	}
+}
+
+// A reply of great size does not stay for ever in memory that small ones use again and again.
+func TestTheMemoryOfALargeReplyIsNotKept(t *testing.T) {
+	t.Parallel()
+	for range 8 { // of what others put there meanwhile
+		large := &rawReply{bytes: make([]byte, 0, maxKept+1)}
+		large.release()
+		assert.LessOrEqual(t, cap(newRawReply().bytes), maxKept)
+	}
 }
 
 // What a page holds must not change when the memory of its reply serves another.

@@ -22,7 +22,7 @@ type reader struct {
 	*partition
 
 	limit   int // entries to ask for at once
-	size    int // bytes of an entry, of late
+	size    int // bytes of an entry of the last answer, on the average
 	steps   Ladder
 	trouble outage
 	looks   pace
@@ -130,7 +130,7 @@ func (r *reader) next(ctx context.Context, after wire.ID, batches int) ([]Page, 
 		r.status.readWorked(answer.Pages, full)
 		config.Observer.Read(r.number)
 		if len(answer.Pages) > 0 {
-			r.size = answer.size()
+			r.size = answer.Bytes / answer.Read()
 			return answer.Pages, nil
 		}
 	}

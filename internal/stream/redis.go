@@ -46,16 +46,13 @@ func (r *Redis) Read(ctx context.Context, partition int, ask Ask) (Answer, error
 func (r *Redis) look(ctx context.Context, key string, ask Ask) (Answer, error) {
 	raw := newRawReply()
 	defer raw.release()
-	command := []any{"xread", "count", ask.Count, "streams", key, ask.After.String()}
-	var read redis.Cmder = redis.NewRawWriteToCmd(ctx, raw, command...)
-	described, err := r.transact(ctx, key, read)
-	if refusal := redis.Error(nil); read.Err() != nil && !errors.As(err, &refusal) && ctx.Err() == nil {
-		// What streams is not repeated by the client, as all else is, when a connection turned out to be dead.
-		whole := redis.NewRawCmd(ctx, command...)
-		read = whole
-		described, err = r.transact(ctx, key, read)
-		raw.bytes = whole.Val()
-	}
+	var described *redis.Cmd
+	read := redis.NewRawWriteToCmd(ctx, raw, "xread", "count", ask.Count, "streams", key, ask.After.String())
+	read.SetFirstKeyPos(4)
+	_, err := r.client.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
+		described = tailScript.Eval(ctx, transaction, []string{key})
+		return transaction.Process(ctx, read)
+	})
 	if refusal := redis.Error(nil); errors.As(err, &refusal) && !errors.Is(err, redis.Nil) && read.Err() != nil {
 		answer, readErr := r.plain(ctx, key, ask, -1)
 		answer.Blind = fmt.Errorf("describe %s: %w", key, err)
@@ -64,8 +61,12 @@ func (r *Redis) look(ctx context.Context, key string, ask Ask) (Answer, error) {
 	if read.Err() != nil {
 		return Answer{}, fmt.Errorf("read %s: %w", key, read.Err())
 	}
-	var answer Answer
-	if answer.Pages, err = parsePages(raw.bytes, ask.Batch, r.types); err != nil {
+	answer := Answer{Bytes: len(raw.bytes)}
+	answer.Pages, err = parsePages(raw.bytes, ask.Batch, r.types)
+	if read.Val() != int64(len(raw.bytes)) {
+		err = errReply // a hook of the client has made the call twice
+	}
+	if err != nil {
 		return Answer{}, fmt.Errorf("read %s: %w", key, err)
 	}
 	tail, blind := parseTail(key, described)
@@ -73,16 +74,6 @@ func (r *Redis) look(ctx context.Context, key string, ask Ask) (Answer, error) {
 		answer.Tail = &tail
 	}
 	return answer, nil
-}
-
-// transact runs a read behind a description of its stream.
-func (r *Redis) transact(ctx context.Context, key string, read redis.Cmder) (described *redis.Cmd, err error) {
-	read.SetFirstKeyPos(4)
-	_, err = r.client.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
-		described = tailScript.Eval(ctx, transaction, []string{key})
-		return transaction.Process(ctx, read)
-	})
-	return described, err
 }
 
 // plain reads and nothing else. In go-redis a block below 0 is not to wait, and 0 would be for ever.
@@ -105,6 +96,7 @@ func (r *Redis) plain(ctx context.Context, key string, ask Ask, block time.Durat
 			}
 			kind, found := message.Values[wire.FieldType].(string)
 			wanted := r.types == nil || found && r.types[kind]
+			answer.Bytes += sizeOf(message)
 			page := answer.page(wanted, ask.Batch)
 			page.Read++
 			page.Last = id
@@ -116,6 +108,16 @@ func (r *Redis) plain(ctx context.Context, key string, ask Ask, block time.Durat
 		}
 	}
 	return answer, nil
+}
+
+// sizeOf is how many bytes the texts of an entry have.
+func sizeOf(message redis.XMessage) int {
+	size := len(message.ID)
+	for name, value := range message.Values {
+		text, _ := value.(string)
+		size += len(name) + len(text)
+	}
+	return size
 }
 
 // tailFields is how many values tailScript returns of a stream that exists.

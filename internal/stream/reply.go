@@ -131,9 +131,17 @@ func (r *reply) pair() error {
 }
 
 // parsePages makes pages of the raw answer to an XREAD of one stream: of nothing at all, or of one list of a stream's
-// key and its entries, which RESP3 has as a map.
+// key and its entries, which RESP3 has as a map. Nothing may stand behind it.
 func parsePages(raw []byte, batch int, types map[string]bool) ([]Page, error) {
 	r := reply{raw: raw}
+	pages, err := r.pages(batch, types)
+	if err == nil && r.at != len(raw) {
+		err = errReply
+	}
+	return pages, err
+}
+
+func (r *reply) pages(batch int, types map[string]bool) ([]Page, error) {
 	streams, isMap, err := r.list()
 	if err != nil || streams == 0 {
 		return nil, err
@@ -155,7 +163,7 @@ func parsePages(raw []byte, batch int, types map[string]bool) ([]Page, error) {
 	}
 	scratch, _ := scratches.Get().(*scratch)
 	defer scratch.release()
-	binder := binder{reply: &r, scratch: scratch, batch: batch, types: types}
+	binder := binder{reply: r, scratch: scratch, batch: batch, types: types}
 	for range count {
 		if err := binder.add(); err != nil {
 			return nil, err
@@ -191,7 +199,10 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }} //nolint:goch
 
 func (s *scratch) release() {
 	s.texts, s.ends = s.texts[:0], s.ends[:0]
-	scratches.Put(s)
+	const size = 16 // of a part
+	if cap(s.texts) <= maxKept/size {
+		scratches.Put(s)
+	}
 }
 
 // add reads an entry. One that is wanted and finds its page full begins another.

@@ -136,7 +136,7 @@ func TestWhatIsNoAnswerIsAnError(t *testing.T) {
 	for _, raw := range []string{
 		"", "+OK\r\n", ":1\r\n", "*2\r\n", "%2\r\n", "*1\r\n*3\r\n", "*x\r\n", "*-2\r\n", "*99999999999999999999\r\n",
 		"*1\r\n*2\r\n$1\r\ns\r\n*9999999\r\n", sent(2, entry("1")), sent(2, entry("1-0", "b")), sent(2, "*3\r\n"),
-		"*1\r\n*2\r\n$1\r\nsxx*0\r\n", sent(2, "*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nb\r\n:1\r\n"),
+		whole + "x", whole + whole, "*-1\r\n*-1\r\n", "*1\r\n*2\r\n$1\r\nsxx*0\r\n", sent(2, "*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nb\r\n:1\r\n"),
 	} {
 		_, err := parsePage(raw, nil)
 		require.ErrorIs(t, err, errReply, "%q", raw)

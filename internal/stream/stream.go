@@ -37,6 +37,7 @@ type Answer struct {
 	Pages []Page
 	Tail  *Tail // nil when it was not asked for, and when it could not be had
 	Blind error // why it could not; nil when it could
+	Bytes int   // of all that was read, what is not kept included
 }
 
 // Read is how many entries it brought.
@@ -55,18 +56,6 @@ func (a *Answer) page(wanted bool, batch int) *Page {
 		last++
 	}
 	return &a.Pages[last]
-}
-
-// size is how many bytes the body of an entry that is kept has, on the average.
-func (a *Answer) size() int {
-	bytes, entries := 0, 0
-	for _, page := range a.Pages {
-		entries += len(page.Entries)
-		for i := range page.Entries {
-			bytes += len(page.Entries[i].Body)
-		}
-	}
-	return bytes / max(1, entries)
 }
 
 // Page is what is handed over at once.

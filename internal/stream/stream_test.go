@@ -211,7 +211,7 @@ func TestC10NoMoreThanReadAheadBatchesAreInMemory(t *testing.T) {
 	}
 }
 
-// tally counts what was read, and notes how much each read asked for.
+// tally counts what was read, and notes how much each read that worked asked for.
 type tally struct {
 	*streamtest.Source
 
@@ -221,8 +221,10 @@ type tally struct {
 
 func (s *tally) Read(ctx context.Context, partition int, ask stream.Ask) (stream.Answer, error) {
 	answer, err := s.Source.Read(ctx, partition, ask)
-	s.entries += answer.Read()
-	s.asked = append(s.asked, ask.Count)
+	if err == nil {
+		s.entries += answer.Read()
+		s.asked = append(s.asked, ask.Count)
+	}
 	return answer, err
 }
 
@@ -246,6 +248,30 @@ func TestAReaderThatIsBehindAsksForSeveralBatchesAtOnce(t *testing.T) {
 		assert.Len(t, r.deliveries(), 11)
 		_, _ = r.stop()
 		assert.Equal(t, []int{10, 30, 10}, source.asked[:3], "first one, as nobody knows how many there are; then what there is room for")
+	})
+}
+
+// What a read was given room for and did not need is there for the next.
+func TestRoomThatAReadDidNotNeedIsNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 0)
+		r.config.ReadAhead, r.config.BatchSize = 4, 10
+		source := &tally{Source: r.source}
+		r.config.Source = source
+		r.run()
+		const outages = 5
+		for burst := range outages {
+			r.source.Fail(0, errors.New("down"))
+			r.add(0, 15*burst+1, 15*burst+15)
+			pass(time.Minute)
+			r.source.Fail(0, nil)
+			pass(time.Minute)
+		}
+		assert.Equal(t, "75-0", r.position(0))
+		_, _ = r.stop()
+		several := slices.DeleteFunc(source.asked, func(count int) bool { return count == 10 })
+		assert.Len(t, several, outages, "one after each")
 	})
 }
 

@@ -121,6 +121,9 @@ func (s *Source) next(partition int, ask stream.Ask) (stream.Answer, <-chan stru
 	first := sort.Search(len(entries), func(i int) bool { return entries[i].ID.Compare(ask.After) > 0 })
 	var answer stream.Answer
 	for page := range slices.Chunk(entries[first:min(first+ask.Count, len(entries))], ask.Batch) {
+		for _, entry := range page {
+			answer.Bytes += len(entry.Body)
+		}
 		answer.Pages = append(answer.Pages, stream.Page{Entries: slices.Clone(page), Read: len(page), Last: page[len(page)-1].ID})
 	}
 	if ask.Block == 0 {
