@@ -27,8 +27,8 @@ type entrant struct {
 	task  contender.Task
 }
 
-// fight has the contenders do one round each in turn, round after round, and proves each round. The first warms up
-// and does not count.
+// fight has the contenders do one round each in turn, round after round, each time from another one on, and proves each
+// round. The first warms up and does not count.
 func (b *bench) fight(ctx context.Context, name string, to ingress, entrants ...entrant) (_ *duel, err error) {
 	d := &duel{name: name, figures: map[string][]contender.Figures{}}
 	var processes []*contender.Process
@@ -51,7 +51,9 @@ func (b *bench) fight(ctx context.Context, name string, to ingress, entrants ...
 		d.order = append(d.order, entrants[i].label)
 	}
 	for round := range b.rounds + 1 {
-		for i, entrant := range entrants {
+		for turn := range entrants {
+			i := (turn + round) % len(entrants) // nobody always follows the same one
+			entrant := entrants[i]
 			figures, err := b.goOnce(ctx, processes[i], to, contender.Round{
 				Prefix: fmt.Sprintf("%s.%d.%d-", name, i, round), WarmUp: round == 0,
 			})

@@ -77,51 +77,50 @@ func (b *bench) types(ctx context.Context) error {
 
 // entries measures whether a message costs more where there are more of them.
 func (b *bench) entries(ctx context.Context) error {
-	const name = "entries"
 	var entrants []entrant
 	for _, usual := range []int{10_000, 100_000, 1_000_000} {
 		count := b.messages(usual, 1)
 		task := contender.Task{
-			Name: contender.Ours, Topic: fmt.Sprintf("%s-%d", name, count), Partitions: 1, Messages: count,
-			Passes: max(1, b.messages(entriesMessages, 1)/count),
-		}
-		if err := fill(ctx, b.redis.Client(), task.Topic, 1, count, false); err != nil {
-			return err
+			Topic: fmt.Sprintf("entries-%d", count), Partitions: 1, Messages: count, Passes: max(1, b.messages(entriesMessages, 1)/count),
 		}
 		entrants = append(entrants, entrant{fmt.Sprintf("ours, %d entries", count), task})
+	}
+	return b.flat(ctx, "entries", "CPU per message at 10⁴, 10⁵, 10⁶ entries: the dearest over the cheapest", entrants)
+}
+
+// partitions measures whether a message costs more where there are more partitions.
+func (b *bench) partitions(ctx context.Context) error {
+	const most = 64
+	var entrants []entrant
+	for _, partitions := range []int{1, 4, 16, most} {
+		task := contender.Task{
+			Topic: fmt.Sprintf("partitions-%d", partitions), Partitions: partitions, Messages: b.messages(partitionMessages, most),
+		}
+		entrants = append(entrants, entrant{fmt.Sprintf("ours, partitions: %d", partitions), task})
+	}
+	return b.flat(ctx, "partitions", "CPU per message at 1, 4, 16, 64 partitions: the dearest over the cheapest", entrants)
+}
+
+// flat compares the library with itself: in processes that hold next to nothing, whose collectors are never done, and
+// in some like services.
+func (b *bench) flat(ctx context.Context, name, what string, entrants []entrant) error {
+	for i := range entrants {
+		task := &entrants[i].task
+		task.Name = contender.Ours
+		if err := fill(ctx, b.redis.Client(), task.Topic, task.Partitions, task.Messages, false); err != nil {
+			return err
+		}
 	}
 	d, err := b.fight(ctx, name, nowhere{}, entrants...)
 	if err != nil {
 		return err
 	}
-	b.add(name, "CPU per message at 10⁴, 10⁵, 10⁶ entries: the dearest over the cheapest", report.AtMost(1.15), d.flatness(cpu), "")
-	return nil
-}
-
-// partitions measures whether a message costs more where there are more partitions: in a process that holds next to
-// nothing, whose collector is never done, and in one like a service.
-func (b *bench) partitions(ctx context.Context) error {
-	const name, most = "partitions", 64
-	const what = "CPU per message at 1, 4, 16, 64 partitions: the dearest over the cheapest"
-	var bare, service []entrant
-	for _, partitions := range []int{1, 4, 16, most} {
-		task := contender.Task{
-			Name: contender.Ours, Topic: fmt.Sprintf("%s-%d", name, partitions), Partitions: partitions, Messages: b.messages(partitionMessages, most),
-		}
-		if err := fill(ctx, b.redis.Client(), task.Topic, partitions, task.Messages, false); err != nil {
-			return err
-		}
-		label := fmt.Sprintf("ours, partitions: %d", partitions)
-		bare = append(bare, entrant{label, task})
-		task.Heap = serviceHeap
-		service = append(service, entrant{label + "," + likeAService, task})
-	}
-	d, err := b.fight(ctx, name, nowhere{}, bare...)
-	if err != nil {
-		return err
-	}
 	b.add(name, what, report.AtMost(1.15), d.flatness(cpu), "")
-	if d, err = b.fight(ctx, name+"-64MiB", nowhere{}, service...); err != nil {
+	for i := range entrants {
+		entrants[i].task.Heap = serviceHeap
+		entrants[i].label += "," + likeAService
+	}
+	if d, err = b.fight(ctx, name+"-64MiB", nowhere{}, entrants...); err != nil {
 		return err
 	}
 	b.add(name, what+","+likeAService, report.Target{}, d.flatness(cpu), "")

@@ -81,8 +81,11 @@ func (b *bench) watermills(ctx context.Context, task contender.Task) ([]entrant,
 	return []entrant{{contender.Watermill, one}, {manyTopics, many}}, nil
 }
 
-// real compares them on a restate-server, one for each parallelism: what the others have started is a burden to it.
+// real compares them on a restate-server, one for each parallelism: what the others have started is a burden to it. It
+// has moods of its own, hence twice as many rounds.
 func (b *bench) real(ctx context.Context, parallelism int) (err error) {
+	defer func(rounds int) { b.rounds = rounds }(b.rounds)
+	b.rounds *= 2
 	to, err := startReal(ctx)
 	if err != nil {
 		return err
