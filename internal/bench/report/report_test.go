@@ -62,3 +62,17 @@ func TestTheTableSaysWhetherTargetsAreMetUnlessToldNotTo(t *testing.T) {
 	require.NoError(t, table.Write(&text))
 	assert.NotContains(t, text.String(), "met ")
 }
+
+func TestANumberHasTheDigitsThatItsVerdictTakes(t *testing.T) {
+	t.Parallel()
+	row := func(target report.Target, value float64) string {
+		var text strings.Builder
+		rows := []report.Row{{Name: "row", Target: target, Measured: report.Spread{Value: value}}}
+		require.NoError(t, report.Report{Judge: true, Rows: rows}.Write(&text))
+		return text.String()
+	}
+	assert.Contains(t, row(report.AtLeast(0.95), 0.9484), "| 0.9484 ")
+	assert.Contains(t, row(report.AtLeast(0.95), 0.9516), "| 0.95 ")
+	assert.Contains(t, row(report.AtLeast(0.95), 0.94), "| 0.94 ")
+	assert.Contains(t, row(report.AtMost(1.15), 1.1549), "| 1.155 ")
+}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -75,7 +76,7 @@ func (r Report) Write(to io.Writer) error {
 	rows := [][]string{{"row", "what", "target", "measured", "rounds", "verdict"}}
 	for _, row := range r.Rows {
 		rows = append(rows, []string{
-			row.Name, row.What, row.Target.text(row.Unit), number(row.Measured.Value) + row.Unit,
+			row.Name, row.What, row.Target.text(row.Unit), row.measured() + row.Unit,
 			number(row.Measured.Min) + " to " + number(row.Measured.Max), r.verdict(row),
 		})
 	}
@@ -103,6 +104,15 @@ func (r Report) verdict(row Row) string {
 	default:
 		return "not met"
 	}
+}
+
+// measured is the number, with the digits that its verdict takes.
+func (r Row) measured() string {
+	text := number(r.Measured.Value)
+	if !r.Target.none() && !r.Target.Met(r.Measured.Value) && text == number(r.Target.Bound) {
+		return strconv.FormatFloat(r.Measured.Value, 'g', 4, 64)
+	}
+	return text
 }
 
 // number has the digits that mean something.
