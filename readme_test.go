@@ -99,3 +99,33 @@ func inReadme(value any) string {
 		return fmt.Sprint(value)
 	}
 }
+
+// The figures of the README are those that `make bench` wrote last: what was measured on, and every row that has a target.
+func TestTheReadmesFiguresAreThoseOfTheLastBenchmark(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	results, err := os.ReadFile("internal/bench/results.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "\n## Performance\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	tables, _, _ := strings.Cut(string(results), "\n| case ")
+	judged := 0
+	for line := range strings.Lines(tables) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		switch {
+		case strings.HasPrefix(line, "- "):
+			assert.Contains(t, section, line, "what was measured on")
+		case len(cells) == 8 && strings.Contains(cells[6], "met"):
+			judged++
+			var row strings.Builder // without the spaces that align it
+			for _, cell := range cells[2:7] {
+				row.WriteString("| " + strings.TrimSpace(cell) + " ")
+			}
+			assert.Contains(t, section, row.String()+"|\n")
+		}
+	}
+	assert.Equal(t, 22, judged)
+	assert.Equal(t, judged, strings.Count(section, "met |\n"), "and no others")
+}
