@@ -136,6 +136,28 @@ func TestTheSizeOfAnAnswerIsThatOfAllThatCame(t *testing.T) {
 	}
 }
 
+// A read that describes the stream takes its reply raw, one that waits has it from go-redis: they make the same pages of it.
+func TestBothKindsOfReadMakeTheSamePages(t *testing.T) {
+	t.Parallel()
+	redisServer, source, _ := reading(t, &redis.Options{}, func(int32, *server.Peer) bool { return false })
+	for n := range 12 {
+		fields := []string{"b", fmt.Sprintf("{\r\n%d", n), "t", []string{"A", "B", ""}[n%3], "k", "key", "c", "corr", "p", "00-x", "h", "1:a1:b"}
+		_, err := redisServer.XAdd("s:{bets}:0", fmt.Sprintf("2-%d", n+1), fields)
+		require.NoError(t, err)
+	}
+	for _, types := range []map[string]bool{nil, {"A": true}, {"A": true, "": true}} {
+		source.types = types
+		for batch := 1; batch < 6; batch++ {
+			raw, err := source.Read(t.Context(), 0, Ask{Count: 14, Batch: batch})
+			require.NoError(t, err)
+			plain, err := source.Read(t.Context(), 0, Ask{Count: 14, Batch: batch, Block: time.Second})
+			require.NoError(t, err)
+			assert.Equal(t, plain.Pages, raw.Pages, "%v in batches of %d", types, batch)
+			assert.Equal(t, 14, raw.Read())
+		}
+	}
+}
+
 // A reply of great size does not stay for ever in memory that small ones use again and again.
 func TestTheMemoryOfALargeReplyIsNotKept(t *testing.T) {
 	t.Parallel()

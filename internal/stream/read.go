@@ -39,9 +39,10 @@ func (p *partition) read(ctx context.Context, after wire.ID, slots chan struct{}
 		if !going {
 			return
 		}
-		pages := []Page{{gap: held}}
+		var pages []Page
 		if held != nil {
 			p.status.readWorked(nil, false) // as ready as it was when the hole was found: waiting does not change that
+			pages = []Page{{gap: held}}
 		} else {
 			var err error
 			if pages, err = r.next(ctx, after, taken); err != nil {
