@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -20,8 +22,7 @@ const (
 )
 
 // Register registers the services served at serviceURL and returns the id of their deployment. Registering the same URL
-// again returns the same id. While the server starts it is tried again for up to 15 s; a refusal is an *AdminError, with
-// Code META0003 when the server could not reach serviceURL, which it tries itself for about 2 s.
+// again returns the same id. It is retried for up to 15 s while the server starts; a refusal is an *AdminError.
 func (r *Restate) Register(ctx context.Context, serviceURL string) (string, error) {
 	var deployment struct {
 		ID string `json:"id"`
@@ -33,8 +34,8 @@ func (r *Restate) Register(ctx context.Context, serviceURL string) (string, erro
 	return deployment.ID, nil
 }
 
-// Unregister removes a deployment by force, whatever still runs on it. Starts of its workflows are answered with 404
-// from then on; keys that were started before are known again once it is registered again.
+// Unregister removes a deployment by force, even while invocations run on it. Starts of its workflows are then answered
+// with 404; keys that were started before are known again once it is registered again.
 func (r *Restate) Unregister(ctx context.Context, deployment string) error {
 	target := r.admin + "/deployments/" + url.PathEscape(deployment) + "?force=true"
 	if err := r.call(ctx, http.MethodDelete, target, nil, nil); err != nil {
@@ -101,4 +102,100 @@ func (r *Restate) callWhileStarting(ctx context.Context, target string, body, an
 			return false, err
 		}
 	})
+}
+
+// Query runs one SQL statement on the server's own tables and returns its rows; a column that is NULL is left out of
+// its row, and numbers are float64. The query is retried for up to 15 s while the server starts; a statement that the
+// server refuses is an *AdminError.
+func (r *Restate) Query(ctx context.Context, sql string) ([]map[string]any, error) {
+	var answer struct {
+		Rows []map[string]any `json:"rows"`
+	}
+	if err := r.callWhileStarting(ctx, r.admin+"/query", map[string]string{"query": sql}, &answer); err != nil {
+		return nil, fmt.Errorf("query %q: %w", sql, err)
+	}
+	return answer.Rows, nil
+}
+
+// StartedKeys returns the key of every start of workflow that the server holds, in any status, in byte order. A key that
+// ran again after its retention or a purge is there once: the workflow's service counts such runs.
+func (r *Restate) StartedKeys(ctx context.Context, workflow string) ([]string, error) {
+	rows, err := r.Query(ctx, "SELECT target_service_key AS key FROM sys_invocation_status"+
+		" WHERE target_service_name = "+quote(workflow)+" ORDER BY target_service_key")
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, 0, len(rows))
+	for _, row := range rows {
+		key, ok := row["key"].(string)
+		if !ok {
+			return nil, fmt.Errorf("an invocation of %s has no key: %v", workflow, row)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// CountByStatus returns how many starts of workflow the server holds in each status: pending, scheduled, ready,
+// running, backing-off, suspended, paused or completed. A status without any is left out.
+func (r *Restate) CountByStatus(ctx context.Context, workflow string) (map[string]int, error) {
+	rows, err := r.Query(ctx, "SELECT status, count(*) AS n FROM sys_invocation"+
+		" WHERE target_service_name = "+quote(workflow)+" GROUP BY status")
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int, len(rows))
+	for _, row := range rows {
+		status, _ := row["status"].(string)
+		n, ok := row["n"].(float64)
+		if status == "" || !ok {
+			return nil, fmt.Errorf("count the starts of %s: unexpected row %v", workflow, row)
+		}
+		counts[status] = int(n)
+	}
+	return counts, nil
+}
+
+// quote makes text a SQL string.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// refusalLimit is how many bytes of a refusal are kept.
+const refusalLimit = 1 << 10
+
+// AdminError is an answer of the admin API that is not a success.
+type AdminError struct {
+	Status int
+	Code   string // Restate's own error code, such as META0003, or ""
+	Text   string // what the server said, at most 1 KiB of it
+}
+
+func (e *AdminError) Error() string {
+	return fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
+}
+
+func readRefusal(response *http.Response) *AdminError {
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		text = fmt.Appendf(text, " (read the answer: %v)", err)
+	}
+	refusal := &AdminError{Status: response.StatusCode, Text: strings.TrimSpace(string(text))}
+	var answer struct {
+		Message string `json:"message"`
+		Code    string `json:"restate_code"`
+	}
+	if json.Unmarshal(text, &answer) == nil {
+		refusal.Code, refusal.Text = answer.Code, answer.Message
+	}
+	refusal.Text = refusal.Text[:min(len(refusal.Text), refusalLimit)]
+	return refusal
+}
+
+// wrongStatement matches the refusals of statements that will never work. The server answers most of them with the same
+// 500 as a query that came before the partition had a leader ("node lookup for partition 0 failed"): only the text differs.
+// An unknown text counts as a starting server.
+var wrongStatement = regexp.MustCompile(`SQL error|Schema error|Error during planning|non valid invocation id`)
+
+// final reports whether a server that had time to start would refuse the same request again.
+func (e *AdminError) final() bool {
+	return e.Status < http.StatusInternalServerError || e.Code != "" || wrongStatement.MatchString(e.Text)
 }

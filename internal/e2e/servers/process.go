@@ -24,7 +24,7 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	started := make(chan error, 1)
 	go func() {
 		// Linux sends the parent-death signal when the thread that forked ends, not when the process does. The
-		// runtime ends idle threads as it likes, so this one is kept until the child is gone.
+		// runtime ends idle threads, so this one is kept until the child is gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -41,8 +41,19 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// end sends signal and waits for the child's end. A child that is still there after patience is killed, which is an
-// error. One that has ended before is none.
+// StartChild starts a program of the test's own and ties its life to this process: on Linux it is killed when this
+// process ends, even while it is stopped. The channel is closed once it has ended and cmd.ProcessState is set. Do not call
+// cmd.Wait.
+func StartChild(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+	child, err := startProcess(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return child.done, nil
+}
+
+// end sends signal and waits for the child to end; one that has ended already is no error. A child that is still running
+// after patience is killed, which is an error.
 func (p *process) end(signal os.Signal, patience time.Duration) error {
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("send %s to process %d: %w", signal, p.cmd.Process.Pid, err)
@@ -61,7 +72,7 @@ func (p *process) end(signal os.Signal, patience time.Duration) error {
 	return fmt.Errorf("process %d did not end within %s of %s and was killed", p.cmd.Process.Pid, patience, signal)
 }
 
-// cause is the error of a child that ended without being asked to.
+// cause is why a child ended that was not signalled.
 func (p *process) cause() error {
 	if p.err == nil {
 		return errors.New("exit status 0")

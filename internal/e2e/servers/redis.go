@@ -34,8 +34,7 @@ type RedisOptions struct {
 	Args []string
 }
 
-// Redis is a redis-server process of its own. Its methods may be called concurrently; Stop, Kill and Restart wait for
-// each other.
+// Redis is one redis-server process. Its methods may be called concurrently; Stop, Kill and Restart wait for each other.
 type Redis struct {
 	daemon  daemon
 	address string
@@ -46,16 +45,11 @@ type Redis struct {
 // LaunchRedis starts a redis-server on a free loopback port with a directory of its own, and returns once it answers
 // PING. The caller must Close it. The error is a *MissingError when there is no redis-server here.
 func LaunchRedis(ctx context.Context, options RedisOptions) (*Redis, error) {
-	binary, err := RedisBinary()
+	binary, err := redisBinary()
 	if err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ {
-		server, err := launchRedis(ctx, binary, options)
-		if err == nil || try == portTries || !errors.Is(err, errPortTaken) {
-			return server, err
-		}
-	}
+	return launch(func() (*Redis, error) { return launchRedis(ctx, binary, options) })
 }
 
 func launchRedis(ctx context.Context, binary string, options RedisOptions) (*Redis, error) {
@@ -63,14 +57,8 @@ func launchRedis(ctx context.Context, binary string, options RedisOptions) (*Red
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(addresses[0])
-	if err != nil {
-		return nil, fmt.Errorf("choose a port: %w", err)
-	}
-	_, busPort, err := net.SplitHostPort(addresses[1])
-	if err != nil {
-		return nil, fmt.Errorf("choose a port for the cluster bus: %w", err)
-	}
+	_, port, _ := net.SplitHostPort(addresses[0])
+	_, busPort, _ := net.SplitHostPort(addresses[1])
 	dir, err := os.MkdirTemp("", "e2e-redis-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for redis-server: %w", err)
@@ -117,7 +105,7 @@ func launchRedis(ctx context.Context, binary string, options RedisOptions) (*Red
 	return r, nil
 }
 
-// ready looks whether the server has loaded its data and is the process that was started.
+// ready checks that the server has loaded its data and is the process that was started.
 func (r *Redis) ready(ctx context.Context, pid int) error {
 	// The client logs a refused connection, so it is used only once there is none.
 	connection, err := new(net.Dialer).DialContext(ctx, "tcp", r.address)
@@ -132,7 +120,7 @@ func (r *Redis) ready(ctx context.Context, pid int) error {
 	}
 	text, err := r.client.Info(ctx, "server").Result()
 	if err != nil {
-		return fmt.Errorf("ask for its process id: %w", err)
+		return fmt.Errorf("query its process id: %w", err)
 	}
 	facts := infoFields(text)
 	if facts["process_id"] != strconv.Itoa(pid) {
@@ -156,10 +144,10 @@ func infoFields(text string) map[string]string {
 	return fields
 }
 
-// Addr returns the server's host:port. It stays the same over restarts.
+// Addr returns the server's host:port, the same over restarts.
 func (r *Redis) Addr() string { return r.address }
 
-// Version returns the version that the running server told, such as 7.0.15.
+// Version returns the version that the running server reported, such as 7.0.15.
 func (r *Redis) Version() string { return r.version }
 
 // Client returns a client of the server that stays usable over restarts. It retries nothing: a command fails at once while
@@ -177,6 +165,13 @@ func (r *Redis) Kill() error { return r.daemon.end(syscall.SIGKILL) }
 // Restart starts the server again on the same port and data and returns once it has loaded them. A running one is
 // stopped first.
 func (r *Redis) Restart(ctx context.Context) error { return r.daemon.restart(ctx) }
+
+// Freeze stops the server with SIGSTOP: its connections stay open, and nothing is answered until Thaw. A frozen server
+// can be killed, but neither stopped nor restarted in time.
+func (r *Redis) Freeze() error { return r.daemon.signal(syscall.SIGSTOP) }
+
+// Thaw resumes a frozen server, which then serves what arrived meanwhile.
+func (r *Redis) Thaw() error { return r.daemon.signal(syscall.SIGCONT) }
 
 // Close kills the server, closes its client and removes its data.
 func (r *Redis) Close() error { return errors.Join(r.client.Close(), r.daemon.close()) }

@@ -8,22 +8,38 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 )
+
+// lightConfig is a restate-server configuration for a small machine: about 140 MiB of memory, ready in half a second.
+// The pool of the data service must stay above the 32 MiB request limit: a body larger than the pool is never answered
+// and blocks every later send.
+const lightConfig = `default-num-partitions = 1
+rocksdb-total-memory-size = "64 MiB"
+default-thread-pool-size = 2
+log-filter = "warn,restate=info"
+shutdown-timeout = "5s"
+[worker]
+data-service-memory-limit = "64 MiB"
+[worker.invoker]
+memory-limit = "256 MiB"
+[admin]
+disable-web-ui = true
+[admin.query-engine]
+memory-size = "128 MiB"
+[bifrost]
+record-cache-memory-size = "16 MiB"
+`
 
 // RestateOptions are the settings of one restate-server. The zero value is a light single node with one partition and
 // Restate's own retention.
 type RestateOptions struct {
-	// CleanupInterval is how often completions whose retention is over are removed. 0 leaves the server's default,
-	// an hour; set it only to test what happens after the retention. A negative one is an error.
-	CleanupInterval time.Duration
 	// Env are further settings in Restate's own form, such as "RESTATE_INGRESS__REQUEST_SIZE_LIMIT=1 KiB". They win
 	// over those of this package.
 	Env []string
 }
 
-// Restate is a restate-server process of its own. Its methods may be called concurrently; Terminate, Kill and Restart
-// wait for each other.
+// Restate is one restate-server process. Its methods may be called concurrently; Terminate, Kill and Restart wait for each
+// other.
 type Restate struct {
 	daemon  daemon
 	ingress string
@@ -37,19 +53,11 @@ type Restate struct {
 // and admin answer their health checks. The first send may still wait for the partition's leader. The caller must Close
 // the server. The error is a *MissingError when there is no restate-server here.
 func LaunchRestate(ctx context.Context, options RestateOptions) (*Restate, error) {
-	if options.CleanupInterval < 0 {
-		return nil, fmt.Errorf("RestateOptions.CleanupInterval is %s: it must not be negative", options.CleanupInterval)
-	}
-	binary, err := RestateBinary()
+	binary, err := restateBinary()
 	if err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ {
-		server, err := launchRestate(ctx, binary, options)
-		if err == nil || try == portTries || !errors.Is(err, errPortTaken) {
-			return server, err
-		}
-	}
+	return launch(func() (*Restate, error) { return launchRestate(ctx, binary, options) })
 }
 
 func launchRestate(ctx context.Context, binary string, options RestateOptions) (*Restate, error) {
@@ -69,7 +77,7 @@ func launchRestate(ctx context.Context, binary string, options RestateOptions) (
 		client: &http.Client{Transport: &http.Transport{}, Timeout: adminTimeout},
 	}
 	config := filepath.Join(dir, "restate.toml")
-	if err := os.WriteFile(config, []byte(lightConfig(options.CleanupInterval)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(lightConfig), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("write restate-server's configuration: %w", err), os.RemoveAll(dir))
 	}
 	r.daemon = daemon{
@@ -100,8 +108,8 @@ func launchRestate(ctx context.Context, binary string, options RestateOptions) (
 	return r, nil
 }
 
-// ready looks whether both ports answer and the cluster's name is the one that was given to this server: another
-// restate-server could have taken its port. The process id does not help, since the server does not tell it.
+// ready checks that both ports answer and that the cluster's name is the one given to this server: another restate-server
+// could have taken its port, and the server does not report its process id.
 func (r *Restate) ready(ctx context.Context, _ int) error {
 	if err := r.call(ctx, http.MethodGet, r.admin+"/health", nil, nil); err != nil {
 		return fmt.Errorf("admin health: %w", err)
@@ -113,20 +121,20 @@ func (r *Restate) ready(ctx context.Context, _ int) error {
 		Name string `json:"cluster_name"`
 	}
 	if err := r.call(ctx, http.MethodGet, r.admin+"/cluster-health", nil, &cluster); err != nil {
-		return fmt.Errorf("ask for its cluster: %w", err)
+		return fmt.Errorf("query its cluster: %w", err)
 	}
 	if cluster.Name != r.cluster {
 		return fmt.Errorf("%s is served by cluster %q, not by %q", r.admin, cluster.Name, r.cluster)
 	}
-	var told struct {
+	var reported struct {
 		Version string `json:"version"`
 	}
-	if err := r.call(ctx, http.MethodGet, r.admin+"/version", nil, &told); err != nil {
-		return fmt.Errorf("ask for its version: %w", err)
+	if err := r.call(ctx, http.MethodGet, r.admin+"/version", nil, &reported); err != nil {
+		return fmt.Errorf("query its version: %w", err)
 	}
 	if r.version == "" {
 		// Written by the first start only, so that Version needs no lock during a restart.
-		r.version = told.Version
+		r.version = reported.Version
 	}
 	return nil
 }
@@ -137,20 +145,28 @@ func (r *Restate) Ingress() string { return r.ingress }
 // Admin returns the URL of the admin API, without a final slash. It stays the same over restarts.
 func (r *Restate) Admin() string { return r.admin }
 
-// Version returns the version that the running server told, such as 1.7.12.
+// Version returns the version that the running server reported, such as 1.7.12.
 func (r *Restate) Version() string { return r.version }
 
 // Terminate ends the server with SIGTERM and waits until it is gone: it closes its listeners at once, lets requests in
 // flight finish for 5 s, and exits. One that takes longer than 20 s is killed, which is an error. Terminating a server
-// that does not run does nothing.
+// that is not running does nothing.
 func (r *Restate) Terminate() error { return r.daemon.end(syscall.SIGTERM) }
 
 // Kill ends the server with SIGKILL and waits until it is gone. Its data stays as the crash left it.
 func (r *Restate) Kill() error { return r.daemon.end(syscall.SIGKILL) }
 
 // Restart starts the server again on the same ports and data and returns once both health checks answer. A running one
-// is terminated first.
-func (r *Restate) Restart(ctx context.Context) error { return r.daemon.restart(ctx) }
+// is terminated first. Further settings, in the form of RestateOptions.Env, last until the next restart.
+func (r *Restate) Restart(ctx context.Context, env ...string) error {
+	return r.daemon.restart(ctx, env...)
+}
+
+// Freeze stops the server with SIGSTOP, as [Redis.Freeze] does.
+func (r *Restate) Freeze() error { return r.daemon.signal(syscall.SIGSTOP) }
+
+// Thaw resumes a frozen server.
+func (r *Restate) Thaw() error { return r.daemon.signal(syscall.SIGCONT) }
 
 // Close kills the server and removes its data.
 func (r *Restate) Close() error {

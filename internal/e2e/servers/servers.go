@@ -1,3 +1,9 @@
+// Package servers starts a real redis-server and a real restate-server for a test, kills and restarts them, and queries
+// what they hold.
+//
+// Every server listens on free loopback ports, keeps its data in a temporary directory of its own, and dies with the
+// process that started it. A test uses [StartRedis] and [StartRestate], which clean up by themselves; a program uses
+// [LaunchRedis] and [LaunchRestate] and calls Close.
 package servers
 
 import (
@@ -7,7 +13,7 @@ import (
 )
 
 // StartRedis is LaunchRedis for a test: the server ends with the test, and the end of its log is shown when the test
-// failed. When there is no redis-server here the test is skipped, or fails when CI=true.
+// failed. Without a redis-server the test is skipped, or fails when CI=true.
 func StartRedis(tb testing.TB, options RedisOptions) *Redis {
 	tb.Helper()
 	server, err := LaunchRedis(tb.Context(), options)
@@ -18,8 +24,7 @@ func StartRedis(tb testing.TB, options RedisOptions) *Redis {
 	return server
 }
 
-// StartRestate is LaunchRestate for a test: the server ends with the test, and the end of its log is shown when the
-// test failed. When there is no restate-server here the test is skipped, or fails when CI=true.
+// StartRestate is LaunchRestate for a test, as StartRedis is for a Redis.
 func StartRestate(tb testing.TB, options RestateOptions) *Restate {
 	tb.Helper()
 	server, err := LaunchRestate(tb.Context(), options)
@@ -42,7 +47,7 @@ func giveUp(tb testing.TB, err error) {
 func finish(tb testing.TB, server *daemon, closeServer func() error) {
 	tb.Helper()
 	if tb.Failed() {
-		tb.Logf("the last %d lines of %s's log:\n%s", tailLines, server.name, server.logTail())
+		tb.Logf("the last %d lines of %s's log:\n%s", tailLines, server.name, tail(server.logSince(0)))
 	}
 	if err := closeServer(); err != nil {
 		tb.Errorf("close %s: %v", server.name, err)
