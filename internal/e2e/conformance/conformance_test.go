@@ -1,3 +1,5 @@
+// Package conformance_test holds a real restate-server to the recorded answers that the fake ingress of package restatetest
+// is held to as well. It is a separate package so that it can be run alone for several versions.
 package conformance_test
 
 import (
@@ -13,10 +15,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redisevents/restatestart/internal/conformance"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
 )
+
+func TestMain(m *testing.M) {
+	fmt.Println("e2e:", servers.Versions(context.Background()))
+	goleak.VerifyTestMain(m)
+}
 
 func TestRealServerConforms(t *testing.T) { //nolint:paralleltest // one server at a time, as their memory allows
 	suite, err := conformance.Load(os.DirFS("../../../testdata/conformance"))
@@ -66,8 +74,8 @@ func started(t *testing.T, profile conformance.Profile) *servers.Restate {
 	return restate
 }
 
-// assertRuns looks whether what was accepted for a service, if anything was, is run as well: that the server and the
-// SDK understand each other.
+// assertRuns checks that the server and the SDK understand each other: everything that was accepted for a service also
+// runs.
 func assertRuns(t *testing.T, restate *servers.Restate, service string) {
 	t.Helper()
 	assert.EventuallyWithT(t, func(c *assert.CollectT) {

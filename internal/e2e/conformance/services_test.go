@@ -2,46 +2,24 @@ package conformance_test
 
 import (
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"testing"
-	"time"
 
 	sdk "github.com/restatedev/sdk-go"
 	"github.com/restatedev/sdk-go/encoding"
-	"github.com/restatedev/sdk-go/server"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart/internal/conformance"
+	"github.com/redisevents/restatestart/internal/e2e/payout"
 )
 
 // serveProfile serves the services of a profile on a loopback port until the test ends, and returns where. Their
 // handlers do nothing.
 func serveProfile(t *testing.T, profile conformance.Profile) string {
 	t.Helper()
-	endpoint := server.NewRestate().WithLogger(slog.DiscardHandler, true)
+	var definitions []sdk.ServiceDefinition
 	for _, service := range profile.Services {
-		endpoint.Bind(definition(service))
+		definitions = append(definitions, definition(service))
 	}
-	handler, err := endpoint.Handler()
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	serving := &http.Server{Handler: handler, Protocols: new(http.Protocols), ReadHeaderTimeout: 5 * time.Second}
-	serving.Protocols.SetUnencryptedHTTP2(true)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		// It returns when the cleanup closes the listener, with an error that says so.
-		_ = serving.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		assert.NoError(t, serving.Close())
-		<-served
-	})
-	return "http://" + listener.Addr().String()
+	return payout.StartServe(t, definitions...)
 }
 
 // definition is a service of a profile as the SDK declares it.
@@ -102,7 +80,7 @@ type variant struct {
 	shared bool
 }
 
-// undeclared stops a profile that has more than is declared here.
+// undeclared stops a profile with a handler that is not declared here.
 func undeclared(service conformance.Service, handler conformance.Handler) {
 	panic(fmt.Sprintf("declare a handler such as %+v of a %s here first", handler, service.Kind))
 }
