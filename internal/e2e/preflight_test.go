@@ -1,164 +1,194 @@
 package e2e_test
 
 import (
-	"context"
-	"errors"
+	"cmp"
+	"encoding/json"
+	"flag"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	sdk "github.com/restatedev/sdk-go"
+	"github.com/restatedev/sdk-go/encoding"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/admin"
+	"github.com/redisevents/restatestart/internal/admin/admintest"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/payout"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
 )
 
-// strictRun is a Run whose preflight is strict, which is expected to fail at it.
-func strictRun(t *testing.T, bets *topic, restate *servers.Restate, window time.Duration, workflows ...restatestart.PreflightWorkflow) error {
+// record makes the test write the server's answers instead of comparing them.
+var record = flag.Bool("record", false, "write the admin API's answers to internal/admin/admintest")
+
+func idle[C, I any](C, I) (sdk.Void, error) { return sdk.Void{}, nil }
+
+// workflow has one handler, run.
+func workflow[I any](name string, options ...sdk.HandlerOption) sdk.ServiceDefinition {
+	return sdk.NewWorkflow(name).Handler(payout.Handler, sdk.NewWorkflowHandler(idle[sdk.WorkflowContext, I], options...))
+}
+
+// serveKinds registers services of every kind that a preflight tells apart.
+func serveKinds(t *testing.T, restate *servers.Restate) {
 	t.Helper()
-	consumer, err := restatestart.NewConsumer(bets.client, bets.Topic, restatestart.JSON[bet], &handled{}, restatestart.ConsumerOptions{
-		Consumer: consumerName, Logger: logTo(t),
-		Preflight: &restatestart.Preflight{AdminURL: restate.Admin(), Workflows: workflows, RedeliveryWindow: window, Strict: true},
-	})
+	type input struct{ Amount int }
+	_, err := restate.Register(t.Context(), payout.StartServe(t,
+		sdk.NewWorkflow("BonusPayout").
+			Handler(payout.Handler, sdk.NewWorkflowHandler(idle[sdk.WorkflowContext, input])).
+			Handler("status", sdk.NewWorkflowSharedHandler(idle[sdk.WorkflowSharedContext, sdk.Void])),
+		workflow[sdk.Void]("NonePayout"),
+		workflow[any]("AnyPayout", sdk.WithInputCodec(encoding.JSONCodecWithCustomSchemaGenerator(
+			func(any) any { return map[string]any{} }))),
+		workflow[[]byte]("BytesPayout", sdk.WithInputCodec(encoding.BinaryCodec)),
+		workflow[string]("ShortPayout", sdk.WithWorkflowRetention(90*time.Minute+1500*time.Millisecond)),
+		workflow[string]("ZeroPayout", sdk.WithWorkflowRetention(0)),
+		workflow[string]("PrivateHandlerPayout", sdk.WithIngressPrivate(true)),
+		sdk.NewWorkflow("PrivatePayout", sdk.WithIngressPrivate(true)).
+			Handler(payout.Handler, sdk.NewWorkflowHandler(idle[sdk.WorkflowContext, string])),
+		sdk.NewService("PlainPayout").Handler(payout.Handler, sdk.NewServiceHandler(idle[sdk.Context, string])),
+		sdk.NewObject("ObjectPayout").Handler(payout.Handler, sdk.NewObjectHandler(idle[sdk.ObjectContext, string])),
+	))
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- consumer.Run(ctx) }()
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-time.After(interval):
-			if consumer.Status().State == restatestart.StateRunning {
-				cancel() // it passed
+}
+
+// The double that the tests of the preflight ask gives the answers of the real server.
+func TestTheAdminAPIAnswersAsWasRecorded(t *testing.T) {
+	t.Parallel()
+	paths := []string{
+		"/services/BonusPayout", "/services/NonePayout", "/services/AnyPayout", "/services/BytesPayout", "/services/ShortPayout",
+		"/services/ZeroPayout", "/services/PrivateHandlerPayout", "/services/PrivatePayout", "/services/PlainPayout", "/services/ObjectPayout",
+		"/services/Nope", "/services/BonusPayout/openapi", "/services/BytesPayout/openapi", "/services/NonePayout/openapi", "/elsewhere",
+	}
+	restate := servers.StartRestate(t, servers.RestateOptions{})
+	serveKinds(t, restate)
+	answers := make(map[string]admintest.Answer, len(paths))
+	for _, path := range paths {
+		status, body := request(t, http.MethodGet, restate.Admin()+path, "")
+		answers[path] = admintest.Answer{Status: status, Body: withoutNoise(t, path, body)}
+	}
+	if *record {
+		text, err := json.MarshalIndent(answers, "", "  ")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join("..", "admin", "admintest", "answers-"+restate.Version()+".json"), append(text, '\n'), 0o600))
+		return
+	}
+	recorded, err := admintest.Recorded(restate.Version())
+	require.NoError(t, err)
+	require.Len(t, recorded, len(paths))
+	for path, want := range recorded {
+		assert.Equal(t, want.Status, answers[path].Status, path)
+		if len(want.Body) == 0 {
+			assert.Empty(t, answers[path].Body, path)
+		} else {
+			assert.JSONEq(t, string(want.Body), string(answers[path].Body), path)
+		}
+	}
+	t.Logf("%d answers of restate-server %s", len(paths), restate.Version())
+}
+
+// withoutNoise is the part of an answer that is the same in every run, and that the preflight reads.
+func withoutNoise(t *testing.T, path string, body []byte) json.RawMessage {
+	t.Helper()
+	if len(body) == 0 {
+		return nil
+	}
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal(body, &fields))
+	delete(fields, "deployment_id")
+	if handlers, found := fields["handlers"].([]any); found {
+		slices.SortFunc(handlers, func(a, b any) int {
+			return cmp.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
+		})
+	}
+	if strings.HasSuffix(path, "/openapi") {
+		paths := map[string]any{}
+		for path, methods := range fields["paths"].(map[string]any) {
+			if post, found := methods.(map[string]any)["post"].(map[string]any); found {
+				paths[path] = map[string]any{"post": map[string]any{"requestBody": post["requestBody"]}}
 			}
 		}
+		fields = map[string]any{"paths": paths}
 	}
+	text, err := json.Marshal(fields)
+	require.NoError(t, err)
+	return text
 }
 
-func TestAStrictPreflightOnARealServer(t *testing.T) {
+func TestARetentionIsReadBackAsItWasSet(t *testing.T) {
 	t.Parallel()
 	restate := servers.StartRestate(t, servers.RestateOptions{})
-	_, err := restate.Register(t.Context(), serveKinds(t))
+	serveKinds(t, restate)
+	base, err := url.Parse(restate.Admin())
 	require.NoError(t, err)
-	redis := servers.StartRedis(t, servers.RedisOptions{Fsync: "no"})
-	bets := newTopic(t, connect(t, redis.Addr()), "bets_settled", 1)
+	client, err := admin.New(admin.Config{URL: base, Timeout: kit.Patience})
+	require.NoError(t, err)
 	const day = 24 * time.Hour
-	type workflow = restatestart.PreflightWorkflow
-	bonus := workflow{Name: payout.Workflow}
-
-	for name, row := range map[string]struct {
-		ask    workflow
-		window time.Duration
-		want   restatestart.PreflightCode // of the one finding; empty: none
+	for _, row := range []struct {
+		set  string
+		want time.Duration
 	}{
-		"all is well":          {bonus, day, ""},
-		"no input":             {workflow{Name: "NonePayout", Input: restatestart.InputNone}, 0, ""},
-		"bytes may be none":    {workflow{Name: "BytesPayout", Input: restatestart.InputNone}, 0, ""},
-		"any JSON":             {workflow{Name: "AnyPayout"}, 0, ""},
-		"not registered":       {workflow{Name: "Nope"}, 0, restatestart.PreflightUnknownWorkflow},
-		"another handler name": {workflow{Name: payout.Workflow, Handler: "Run"}, 0, restatestart.PreflightUnknownHandler},
-		"a shared handler":     {workflow{Name: payout.Workflow, Handler: "status"}, 0, restatestart.PreflightSharedHandler},
-		"a service":            {workflow{Name: "PlainPayout"}, 0, restatestart.PreflightNotWorkflow},
-		"an object":            {workflow{Name: "ObjectPayout"}, 0, restatestart.PreflightNotWorkflow},
-		"a private workflow":   {workflow{Name: "PrivatePayout"}, 0, restatestart.PreflightPrivate},
-		"a private handler":    {workflow{Name: "PrivateHandlerPayout"}, 0, restatestart.PreflightPrivate},
-		"JSON for none":        {workflow{Name: "NonePayout"}, 0, restatestart.PreflightInput},
-		"none for JSON":        {workflow{Name: payout.Workflow, Input: restatestart.InputNone}, 0, restatestart.PreflightInput},
-		"forgotten too soon":   {bonus, day + time.Second, restatestart.PreflightRetention},
-		"forgotten by its SDK": {workflow{Name: "ShortPayout"}, 2 * time.Hour, restatestart.PreflightRetention},
-		"forgotten at once":    {workflow{Name: "ZeroPayout"}, time.Second, restatestart.PreflightRetention},
+		{"null", day}, // what it is at first
+		{`"1s"`, time.Second},
+		{`"1 day"`, day},
+		{`"1500ms"`, 1500 * time.Millisecond},
+		{`"P1DT1H"`, 25 * time.Hour},
+		{`"36 hours"`, 36 * time.Hour},
+		{`"7d 1h"`, 7*day + time.Hour},
+		{`"2w"`, 14 * day},
+		{`"400d"`, 400 * day},
+		{`"1h 30m 5s 7ms 3us 9ns"`, 90*time.Minute + 5*time.Second + 7_003_009},
+		{`"0s"`, 0},
 	} {
-		err := strictRun(t, bets, restate, row.window, row.ask)
-		if row.want == "" {
-			require.NoError(t, err, name)
-			continue
-		}
-		failed, is := errors.AsType[*restatestart.PreflightError](err)
-		require.True(t, is, name)
-		require.Len(t, failed.Findings, 1, name)
-		assert.Equal(t, row.want, failed.Findings[0].Code, name)
+		code, _ := request(t, http.MethodPatch, restate.Admin()+"/services/BonusPayout", `{"workflow_completion_retention":`+row.set+`}`)
+		require.Equal(t, http.StatusOK, code, row.set)
+		service, err := client.Service(t.Context(), "BonusPayout")
+		require.NoError(t, err)
+		got, err := admin.ParseDuration(service.Retention)
+		require.NoError(t, err, service.Retention)
+		assert.Equal(t, row.want, got, row.set)
 	}
-
-	// The same once more after it was mended, and unmended.
-	patch := func(body string) {
-		t.Helper()
-		require.Equal(t, http.StatusOK, request(t, http.MethodPatch, restate.Admin()+"/services/"+payout.Workflow, body).Code)
-	}
-	patch(`{"workflow_completion_retention":"7d"}`)
-	require.NoError(t, strictRun(t, bets, restate, 7*day, bonus))
-	require.ErrorContains(t, strictRun(t, bets, restate, 8*day, bonus), "BonusPayout: it is forgotten 7d after its completion")
-	patch(`{"public":false}`)
-	err = strictRun(t, bets, restate, 0, bonus)
-	failed, is := errors.AsType[*restatestart.PreflightError](err)
-	require.True(t, is)
-	require.Len(t, failed.Findings, 1, "%s", err)
-	assert.Equal(t, restatestart.PreflightPrivate, failed.Findings[0].Code)
-
-	// The ingress is not the admin API.
-	consumer, err := restatestart.NewConsumer(bets.client, bets.Topic, restatestart.JSON[bet], &handled{}, restatestart.ConsumerOptions{
-		Consumer:  consumerName,
-		Preflight: &restatestart.Preflight{AdminURL: restate.Ingress(), Workflows: []workflow{bonus}, Strict: true},
-	})
-	require.NoError(t, err)
-	require.ErrorContains(t, consumer.Run(t.Context()), "BonusPayout: the admin API was not of help: answer 404")
 }
 
-func TestAStrictPreflightWaitsForTheServers(t *testing.T) {
+// What a preflight finds is tested against the recorded answers; that a late workflow is found, in
+// TestAWorkflowThatIsRegisteredLateHoldsItsPartitionOnly.
+func TestAStrictPreflightWaitsForTheServersAndRefusesAPrivateWorkflow(t *testing.T) {
 	t.Parallel()
-	restate := servers.StartRestate(t, servers.RestateOptions{})
-	service := payout.StartService(t)
-	_, err := restate.Register(t.Context(), service.URL())
-	require.NoError(t, err)
-	redis := servers.StartRedis(t, servers.RedisOptions{})
-	client := connect(t, redis.Addr())
-	bets := newTopic(t, client, "bets_settled", 1)
-	bets.addTo(t, 0, bet{ID: "b-1", Amount: 1, Claim: "c-1"})
+	server, bets := newBets(t, 1, servers.RedisOptions{})
+	restate, service, _ := startPayouts(t)
+	bets.Add(t, 0, kit.Bet{ID: "b-1", Amount: 1, Claim: "c-1"})
 	require.NoError(t, restate.Kill())
-	require.NoError(t, redis.Kill())
+	require.NoError(t, server.Kill())
 
-	starter, _ := newStarter(t, restate, restatestart.Options{})
-	consumer := run(t, client, bets, starter, restatestart.ConsumerOptions{HoldMin: 50 * time.Millisecond, HoldMax: 200 * time.Millisecond, Preflight: &restatestart.Preflight{
+	options := restatestart.ConsumerOptions{HoldMin: 50 * time.Millisecond, HoldMax: 200 * time.Millisecond, Preflight: &restatestart.Preflight{
 		AdminURL: restate.Admin(), Workflows: []restatestart.PreflightWorkflow{{Name: payout.Workflow}}, RedeliveryWindow: time.Hour, Strict: true,
-	}})
-	require.Eventually(t, func() bool { return consumer.Status().Preflight.Error != "" }, patience, interval)
+	}}
+	starter := newStarter(t, restatestart.Options{Ingress: restate.Ingress()})
+	consumer := run(t, connect(t, server), bets, starter, options)
+	kit.Await(t, func() bool { return consumer.Status().Preflight.Error != "" })
 	assert.Equal(t, restatestart.StateStarting, consumer.Status().State)
 	require.NoError(t, restate.Restart(t.Context()))
-	require.Eventually(t, func() bool { return consumer.Status().Preflight.State == restatestart.PreflightPassed }, patience, interval)
+	kit.Await(t, func() bool { return consumer.Status().Preflight.State == restatestart.PreflightPassed })
 	assert.Equal(t, restatestart.StateStarting, consumer.Status().State)
-	require.True(t, consumer.alive())
-	require.NoError(t, redis.Restart(t.Context()))
+	require.NoError(t, server.Restart(t.Context()))
 	awaitCompleted(t, restate, payout.Workflow, 1)
 	consumer.stop(t)
 	assert.Equal(t, map[string]int{"c-1": 1}, service.Executions())
-}
 
-// A workflow that is registered late is found then, and what waited for it is started.
-func TestAPreflightThatIsNotStrictEndsWhenTheWorkflowIsRegistered(t *testing.T) {
-	t.Parallel()
-	restate := servers.StartRestate(t, servers.RestateOptions{})
-	redis := servers.StartRedis(t, servers.RedisOptions{})
-	client := connect(t, redis.Addr())
-	bets := newTopic(t, client, "bets_settled", 1)
-	bets.addTo(t, 0, bet{ID: "b-1", Amount: 1, Claim: "c-1"})
-	starter, _ := newStarter(t, restate, restatestart.Options{})
-	consumer := run(t, client, bets, starter, restatestart.ConsumerOptions{HoldMin: 50 * time.Millisecond, HoldMax: 200 * time.Millisecond, Preflight: &restatestart.Preflight{
-		AdminURL: restate.Admin(), Workflows: []restatestart.PreflightWorkflow{{Name: payout.Workflow}},
-	}})
-	require.Eventually(t, func() bool {
-		status := consumer.Status()
-		return status.Preflight.State == restatestart.PreflightTrouble && len(status.Partitions) == 1 && status.Partitions[0].Blocked != nil
-	}, patience, interval)
-	assert.Equal(t, restatestart.PreflightUnknownWorkflow, consumer.Status().Preflight.Findings[0].Code)
-	assert.Equal(t, restatestart.ReasonNotFound, consumer.blocked(0).Failed[0].Reason)
-
-	service := payout.StartService(t)
-	_, err := restate.Register(t.Context(), service.URL())
-	require.NoError(t, err)
-	awaitCompleted(t, restate, payout.Workflow, 1)
-	require.Eventually(t, func() bool { return consumer.Status().Preflight.State == restatestart.PreflightPassed }, patience, interval)
-	consumer.stop(t)
+	code, _ := request(t, http.MethodPatch, restate.Admin()+"/services/"+payout.Workflow, `{"public":false}`)
+	require.Equal(t, http.StatusOK, code)
+	consumer = run(t, connect(t, server), bets, starter, options)
+	consumer.fails = true
+	kit.Await(t, func() bool { return !consumer.alive() })
+	var refused *restatestart.PreflightError
+	require.ErrorAs(t, consumer.err, &refused)
+	require.Len(t, refused.Findings, 1)
+	assert.Equal(t, restatestart.PreflightPrivate, refused.Findings[0].Code)
 }

@@ -1,97 +1,316 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart"
-	"github.com/redisevents/restatestart/internal/e2e/servers"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// adminWriter is who the original's reset tool writes as.
-const adminWriter = "6f72616e-6765-4164-6d69-6e5265736574"
-
-// requestReset asks for a partition to resume behind an id, as the original's tool does.
-func (p *topic) requestReset(t *testing.T, partition int, target string) {
+func newPositions(t *testing.T, bets *kit.Topic, client redis.UniversalClient) *restatestart.Positions {
 	t.Helper()
-	transaction := p.client.TxPipeline()
-	hash := p.Positions(consumerName)
-	transaction.HSet(t.Context(), hash, wire.PositionField(partition), target+"|"+adminWriter)
-	transaction.HSet(t.Context(), hash, wire.ResetField(partition), target+"|"+wire.FormatTime(time.Now()))
-	_, err := transaction.Exec(t.Context())
+	positions, err := restatestart.NewPositions(client, bets.Topic, restatestart.PositionsOptions{Consumer: kit.ConsumerName})
 	require.NoError(t, err)
+	return positions
 }
 
-func TestAResetIsHonouredWhileRunningAndAtStart(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, servers.RedisOptions{})
-	client := connect(t, server.Addr())
-	bets := newTopic(t, client, "bets_settled", 1)
-	const entries = 10
-	ids := make([]string, entries)
-	for n := range ids {
-		ids[n] = bets.addTo(t, 0, bet{ID: fmt.Sprintf("b-%d", n)})
-	}
-	settledAgain := func() {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			behind, err := bets.behind(t.Context())
-			pending, pendingErr := client.HExists(t.Context(), bets.Positions(consumerName), wire.ResetField(0)).Result()
-			return err == nil && pendingErr == nil && len(behind) == 0 && !pending
-		}, patience, interval, "the position is at the end and the marker gone")
-	}
-
-	seen := &handled{}
-	consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{})
-	seen.await(t, entries, patience)
-	settledAgain()
-	require.Equal(t, ids, seen.entries())
-
-	began := time.Now()
-	const again = 6
-	bets.requestReset(t, 0, ids[entries-again-1])
-	seen.await(t, entries+again, patience)
-	took := time.Since(began)
-	settledAgain()
-	want := append(append([]string{}, ids...), ids[entries-again:]...)
-	assert.Equal(t, want, seen.entries(), "the entries behind the target, and no others")
-	consumer.stop(t)
-	value, err := client.HGet(t.Context(), bets.Positions(consumerName), wire.PositionField(0)).Result()
-	require.NoError(t, err)
-	assert.NotContains(t, value, adminWriter, "the consumer's own position is stored again")
-
-	const more = 3
-	bets.requestReset(t, 0, ids[entries-more-1])
-	restarted := &handled{}
-	consumer = run(t, client, bets, restarted, restatestart.ConsumerOptions{})
-	restarted.await(t, more, patience)
-	settledAgain()
-	consumer.stop(t)
-	assert.Equal(t, ids[entries-more:], restarted.entries())
-	t.Logf("%d messages, %d handled again after %.2f s while running, %d at start", entries, again, took.Seconds(), more)
+// awaitNoReset waits until everything is handled and stored, and no reset is pending.
+func awaitNoReset(t *testing.T, positions *restatestart.Positions) {
+	t.Helper()
+	kit.Await(t, func() bool {
+		list, err := positions.List(t.Context())
+		return err == nil && !slices.ContainsFunc(list, func(at restatestart.PartitionPosition) bool {
+			return at.Lag == nil || *at.Lag > 0 || at.Pending != nil
+		})
+	}, "the positions are at the end and no reset is pending")
 }
 
-func TestAResetMayGoBackToTheBeginning(t *testing.T) {
+func TestAResetIsHonouredInEveryStateOfTheConsumer(t *testing.T) {
 	t.Parallel()
-	server := servers.StartRedis(t, servers.RedisOptions{})
-	client := connect(t, server.Addr())
-	bets := newTopic(t, client, "bets_settled", 1)
-	ids := []string{bets.addTo(t, 0, bet{ID: "b-0"}), bets.addTo(t, 0, bet{ID: "b-1"})}
+	const entries, at = 10, 5 // the entry that the handler fails on
+	// The writer that the original's reset tool uses.
+	const originalWriter = "6f72616e-6765-4164-6d69-6e5265736574"
+	stopping := restatestart.ConsumerOptions{OnError: restatestart.ErrorStop}
+	for name, row := range map[string]struct {
+		options  restatestart.ConsumerOptions
+		state    restatestart.State // empty: it is not running
+		failing  bool
+		to       int // resume after this entry; -1 is the beginning
+		again    int64
+		skipped  int64
+		original bool // written as the original's tool does
+	}{
+		"idle":               {state: restatestart.StateIdle, to: 3, again: 6},
+		"idle, original":     {state: restatestart.StateIdle, to: 3, again: 6, original: true},
+		"held, forward":      {state: restatestart.StateBlocked, failing: true, to: at, skipped: 1},
+		"held, back":         {state: restatestart.StateBlocked, failing: true, to: 1, again: 3},
+		"stopped, forward":   {options: stopping, state: restatestart.StateStopped, failing: true, to: at, skipped: 1},
+		"stopped, back":      {options: stopping, state: restatestart.StateStopped, failing: true, to: -1, again: 5},
+		"not running":        {to: 8, again: 1},
+		"not running, to 0":  {to: -1, again: entries, original: true},
+		"never run, forward": {failing: true, to: at, skipped: 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, bets := newBets(t, 1, noFsync)
+			client := connect(t, server)
+			positions := newPositions(t, bets, client)
+			ids := bets.AddN(t, entries)
+			seen, reached := &handled{}, entries
+			if row.failing {
+				seen.fails.Store(ids[at])
+				reached = at
+			}
+			row.options.BatchSize, row.options.HoldMin = 1, 20*time.Second // no retry comes by itself
+			if strings.HasPrefix(name, "never") {
+				reached = 0
+			} else {
+				consumer := run(t, client, bets, seen, row.options)
+				seen.await(t, reached)
+				bets.AwaitPosition(t, 0, ids[reached-1])
+				if row.state == "" {
+					consumer.stop(t)
+				} else {
+					kit.Await(t, func() bool { return consumer.Status().Partitions[0].State == row.state })
+				}
+			}
+
+			target, id := restatestart.ToBeginning(), "0-0"
+			if row.to >= 0 {
+				id = ids[row.to]
+				target = restatestart.ToID(id)
+			}
+			preview, err := positions.Preview(t.Context(), 0, target)
+			require.NoError(t, err)
+			assert.Equal(t, []int64{row.again, row.skipped}, []int64{preview.Again, preview.Skipped})
+			assert.False(t, preview.Trimmed)
+			seen.fails.Store("")
+			began := time.Now()
+			if row.original {
+				transaction := client.TxPipeline()
+				transaction.HSet(t.Context(), bets.Positions(kit.ConsumerName), wire.PositionField(0), id+"|"+originalWriter)
+				transaction.HSet(t.Context(), bets.Positions(kit.ConsumerName), wire.ResetField(0), id+"|"+wire.FormatTime(time.Now()))
+				_, err = transaction.Exec(t.Context())
+				require.NoError(t, err)
+			} else {
+				done, err := positions.Reset(t.Context(), 0, target)
+				require.NoError(t, err)
+				assert.Equal(t, preview, done)
+			}
+			if row.state == "" {
+				run(t, client, bets, seen, row.options)
+			}
+			want := append(slices.Clone(ids[:reached]), ids[row.to+1:]...)
+			seen.await(t, len(want))
+			took := time.Since(began)
+			awaitNoReset(t, positions)
+			assert.Equal(t, want, seen.entries(), "the entries behind the target, and no others")
+			assert.Less(t, took, 5*time.Second, "at once, not with the next retry of the held batch")
+			list, err := positions.List(t.Context())
+			require.NoError(t, err)
+			assert.NotEqual(t, originalWriter, list[0].Writer, "the consumer's own position is stored again")
+			t.Logf("%d redelivered, %d skipped, after %s", row.again, row.skipped, took.Round(time.Millisecond))
+		})
+	}
+}
+
+// Resets come while messages flow: the consumer resumes nowhere else than behind a target, and skips no message.
+func TestResetsDoNotRaceWithARunningConsumer(t *testing.T) {
+	t.Parallel()
+	server, bets := newBets(t, 1, noFsync)
+	client := connect(t, server)
+	positions := newPositions(t, bets, client)
 	seen := &handled{}
-	consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{})
-	seen.await(t, len(ids), patience)
-	bets.requestReset(t, 0, "0-0")
-	seen.await(t, 2*len(ids), patience)
-	require.Eventually(t, func() bool {
-		behind, err := bets.behind(t.Context())
-		return err == nil && len(behind) == 0
-	}, patience, interval)
+	consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{BatchSize: 7, Block: 10 * time.Millisecond, PersistInterval: 5 * time.Millisecond})
+
+	var ids []string // read once the publisher has ended
+	ctx, stop := context.WithCancel(t.Context())
+	var publisher sync.WaitGroup
+	publisher.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			id, err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: bets.Stream(0), Values: []string{"b", `{"betId":"b"}`}}).Result()
+			require.NoError(t, err)
+			ids = append(ids, id)
+			if n%10 == 0 {
+				kit.Sleep(ctx, time.Millisecond)
+			}
+		}
+	})
+	seen.await(t, 1)
+	const resets = 40
+	targets := map[string]bool{}
+	for range resets {
+		kit.Sleep(t.Context(), time.Duration(10+rand.IntN(60))*time.Millisecond)
+		before := seen.entries() // so that no reset skips a message
+		preview, err := positions.Reset(t.Context(), 0, restatestart.ToID(before[max(0, len(before)-1-rand.IntN(200))]))
+		require.NoError(t, err)
+		targets[preview.To] = true
+	}
+	stop()
+	publisher.Wait()
+	awaitNoReset(t, positions)
 	consumer.stop(t)
-	assert.Equal(t, append(append([]string{}, ids...), ids...), seen.entries())
-	t.Logf("%d messages, all handled twice", len(ids))
+
+	place, missed := make(map[string]int, len(ids)), make(map[string]bool, len(ids))
+	for n, id := range ids {
+		place[id], missed[id] = n, true
+	}
+	got, jumps := seen.entries(), 0
+	for i, id := range got {
+		delete(missed, id)
+		if i > 0 && place[id] != place[got[i-1]]+1 {
+			jumps++
+			assert.True(t, targets[ids[place[id]-1]], "it resumed at %s, behind no target", id)
+		}
+	}
+	assert.Empty(t, missed)
+	assert.Equal(t, ids[len(ids)-1], got[len(got)-1])
+	assert.Positive(t, jumps)
+	t.Logf("%d messages, %d resets, %d jumps, %d delivered", len(ids), resets, jumps, len(got))
+}
+
+func TestAResetThatIsCancelledInTimeMovesNothing(t *testing.T) {
+	t.Parallel()
+	server, bets := newBets(t, 1, noFsync)
+	client := connect(t, server)
+	positions := newPositions(t, bets, client)
+	ids := bets.AddN(t, 3)
+	seen, release := &handled{}, make(chan struct{})
+	consumer := run(t, client, bets, restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, batch []restatestart.Message[kit.Bet]) error {
+		if batch[0].ID == ids[1] {
+			<-release
+		}
+		return seen.Handle(ctx, batch)
+	}), restatestart.ConsumerOptions{BatchSize: 1, PersistInterval: 10 * time.Millisecond})
+	bets.AwaitPosition(t, 0, ids[0])
+
+	_, err := positions.Reset(t.Context(), 0, restatestart.ToBeginning())
+	require.NoError(t, err)
+	kit.Sleep(t.Context(), 200*time.Millisecond) // the consumer has read it, and waits for the batch in flight
+	cancelled, err := positions.Withdraw(t.Context(), 0)
+	require.NoError(t, err)
+	require.True(t, cancelled)
+	bets.AwaitPosition(t, 0, ids[0])
+	close(release)
+	awaitNoReset(t, positions)
+	consumer.stop(t)
+	assert.Equal(t, ids, seen.entries())
+	cancelled, err = positions.Withdraw(t.Context(), 0)
+	require.NoError(t, err)
+	assert.False(t, cancelled)
+}
+
+// Trimming and deleting are where doubles differ from a real Redis.
+func TestAPreviewCountsWhatWasTrimmed(t *testing.T) {
+	t.Parallel()
+	_, bets := newBets(t, 1, noFsync)
+	client := bets.Client
+	trim := func(entries int) func(string) []any {
+		return func(stream string) []any { return []any{"XTRIM", stream, "MAXLEN", entries} }
+	}
+	remove := func(id string) func(string) []any {
+		return func(stream string) []any { return []any{"XDEL", stream, id} }
+	}
+	recreate := func(stream string) []any {
+		return []any{"EVAL", `redis.call('DEL', KEYS[1]); return redis.call('XADD', KEYS[1], '3-0', 'b', '{}')`, 1, stream}
+	}
+	for n, row := range []struct {
+		name    string
+		command func(stream string) []any
+		stored  string
+		target  restatestart.ResetTarget
+		again   int64
+		skipped int64
+		trimmed bool
+		lag     int64
+	}{
+		{"nothing removed", nil, "5-0", restatestart.ToBeginning(), 5, 0, false, 5},
+		{"before the first, nothing removed", nil, "5-0", restatestart.ToID("0-7"), 5, 0, false, 5},
+		{"trimmed, back behind the first", trim(6), "8-0", restatestart.ToID("5-0"), 3, 0, false, 2},
+		{"trimmed, back before the first", trim(6), "8-0", restatestart.ToID("3-0"), 4, 0, true, 2},
+		{"trimmed, to the one before the first", trim(6), "8-0", restatestart.ToID("4-0"), 4, 0, true, 2}, // it may be
+		{"trimmed, to the beginning", trim(6), "8-0", restatestart.ToBeginning(), 4, 0, true, 2},
+		{"trimmed, to a time", trim(6), "8-0", restatestart.ToTime(time.UnixMilli(2)), 4, 0, true, 2},
+		{"trimmed, position gone too", trim(6), "2-0", restatestart.ToID("7-0"), 0, 3, false, 6},
+		{"deleted in the middle", remove("6-0"), "8-0", restatestart.ToID("5-0"), 2, 0, false, 2},
+		{"deleted behind the position", remove("9-0"), "8-0", restatestart.ToEnd(), 0, 1, false, 1},
+		{"the last deleted", remove("10-0"), "8-0", restatestart.ToID("10-0"), 0, 1, false, 1},
+		{"all trimmed", trim(0), "8-0", restatestart.ToID("3-0"), 0, 0, true, 0},
+		{"all trimmed, to the end", trim(0), "8-0", restatestart.ToEnd(), 0, 0, false, 0},
+		{"recreated", recreate, "8-0", restatestart.ToBeginning(), 1, 0, false, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			bets := kit.NewTopic(t, client, fmt.Sprintf("bets-%d", n), 1)
+			for n := 1; n <= 10; n++ {
+				require.NoError(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: bets.Stream(0), ID: fmt.Sprintf("%d-0", n), Values: []string{"b", "{}"}}).Err())
+			}
+			if row.command != nil {
+				require.NoError(t, client.Do(t.Context(), row.command(bets.Stream(0))...).Err())
+			}
+			require.NoError(t, client.HSet(t.Context(), bets.Positions(kit.ConsumerName), "0", row.stored+"|").Err())
+			positions := newPositions(t, bets, client)
+			preview, err := positions.Preview(t.Context(), 0, row.target)
+			require.NoError(t, err)
+			assert.Equal(t, row.again, preview.Again, "redelivered")
+			assert.Equal(t, row.skipped, preview.Skipped, "skipped")
+			assert.Equal(t, row.trimmed, preview.Trimmed, "trimmed")
+			list, err := positions.List(t.Context())
+			require.NoError(t, err)
+			require.NotNil(t, list[0].Lag)
+			assert.Equal(t, row.lag, *list[0].Lag, "lag")
+		})
+	}
+}
+
+// The server serves others between the steps of a count, for many entries as for large ones.
+func TestCountingManyEntriesBlocksTheServerBriefly(t *testing.T) {
+	t.Parallel()
+	server, _ := newBets(t, 1, noFsync)
+	client := server.Client()
+	for setting, value := range map[string]string{"slowlog-log-slower-than": "0", "slowlog-max-len": "100000"} {
+		require.NoError(t, client.ConfigSet(t.Context(), setting, value).Err())
+	}
+	for _, row := range []struct{ entries, size, calls int }{{200_000, 100, 80}, {200, 100_000, 7}} {
+		bets := kit.NewTopic(t, client, fmt.Sprintf("bets-%d", row.size), 1)
+		body := strings.Repeat("x", row.size)
+		for first := 0; first < row.entries; first += 1000 {
+			pipeline := client.Pipeline()
+			for n := first; n < min(first+1000, row.entries); n++ {
+				pipeline.XAdd(t.Context(), &redis.XAddArgs{Stream: bets.Stream(0), ID: fmt.Sprintf("%d-0", n+1), Values: []string{"b", body, "t", "BetSettled", "k", "a"}})
+			}
+			_, err := pipeline.Exec(t.Context())
+			require.NoError(t, err)
+		}
+		require.NoError(t, client.HSet(t.Context(), bets.Positions(kit.ConsumerName), "0", fmt.Sprintf("%d-0|", row.entries)).Err())
+		require.NoError(t, client.SlowLogReset(t.Context()).Err())
+		began := time.Now()
+		preview, err := newPositions(t, bets, client).Preview(t.Context(), 0, restatestart.ToBeginning())
+		require.NoError(t, err)
+		took := time.Since(began)
+		assert.EqualValues(t, row.entries, preview.Again)
+		log, err := client.SlowLogGet(t.Context(), -1).Result()
+		require.NoError(t, err)
+		calls, longest := 0, time.Duration(0)
+		for _, entry := range log {
+			if strings.HasPrefix(strings.ToUpper(entry.Args[0]), "EVAL") {
+				calls, longest = calls+1, max(longest, entry.Duration)
+			}
+		}
+		assert.GreaterOrEqual(t, calls, row.calls)
+		assert.Less(t, longest, time.Second, "on a busy machine; alone it takes milliseconds")
+		t.Logf("%d entries of %d bytes in %s and %d calls, the longest of them %s", row.entries, row.size, took.Round(time.Millisecond), calls, longest)
+	}
 }

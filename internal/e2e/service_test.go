@@ -2,13 +2,12 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"log/slog"
+	"net/http"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,111 +16,171 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
 )
 
-// serviceVariable in its environment, with a serviceConfig in JSON, makes the test binary a service that consumes, in
-// place of running tests.
-const serviceVariable = "E2E_SERVICE"
-
-// serviceConfig is all that the service needs to know.
+// serviceConfig configures a consumer in a process of its own.
 type serviceConfig struct {
 	Redis        string
 	Topic        string
 	Ingress      string
 	DrainTimeout time.Duration
-	Parking      *parkingConfig // makes it a service that parks
+	Parks        bool
+	Fixed        bool     // Map makes of every bet an input that Restate accepts
+	Replay       []string // parked entries to replay, instead of consuming
+	Discard      []string // parked entries to discard, instead of consuming
+	Kill         killing
 }
 
-// runService is a service's main: it consumes until SIGTERM and returns the exit code.
-func runService(text string) int {
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	go func() {
-		// The pipe ends with the test process: the service must not outlive it.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(2)
-	}()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := consume(ctx, text, logger); err != nil {
-		logger.Error("ended", slog.Any("error", err))
-		return 1
-	}
-	logger.Info("ended")
-	return 0
+// killing is where the service kills itself: before or after the nth time that it does something. The zero value is nowhere.
+type killing struct {
+	Step  step
+	Nth   int // 0 is the first
+	After bool
 }
 
-func consume(ctx context.Context, text string, logger *slog.Logger) error {
-	var config serviceConfig
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		return err
-	}
-	client := redis.NewClient(clientOptions(config.Redis))
+// step is something that the service does to its servers.
+type step string
+
+const (
+	stepPark     step = "park"     // the script that parks entries
+	stepPosition step = "position" // the script that writes the position
+	stepPost     step = "post"     // the request that starts a workflow
+	stepRemove   step = "remove"   // the script that removes a parked entry
+)
+
+// tooLarge makes an input that Restate refuses with 413 where its limit is 1 KiB.
+const tooLarge = 2000
+
+func runService(ctx context.Context, config serviceConfig, logger *slog.Logger) error {
+	client := redis.NewUniversalClient(kit.ClientOptions(config.Redis))
 	defer func() { _ = client.Close() }()
-	if config.Parking != nil {
-		return consumeParking(ctx, config, client, logger)
+	killer := &killer{killing: config.Kill, transport: &http.Transport{MaxIdleConnsPerHost: 64}, done: map[step]int{}}
+	client.AddHook(killer)
+	mapBet := func(m *restatestart.Message[kit.Bet]) (restatestart.Start, error) {
+		start, err := payoutOf(m)
+		if err == nil && !config.Fixed && strings.HasSuffix(m.Value.Claim, "-bad") {
+			start.Input = kit.Bet{ID: strings.Repeat("x", tooLarge)}
+		}
+		return start, err
 	}
-	starter, err := restatestart.New(hasClaim, payoutOf, restatestart.Options{Ingress: config.Ingress})
+	starter, err := restatestart.New(kit.HasClaim, mapBet, restatestart.Options{Ingress: config.Ingress, HTTPClient: &http.Client{Transport: killer}})
 	if err != nil {
 		return err
 	}
-	consumer, err := restatestart.NewConsumer(client, config.Topic, restatestart.JSON[bet], starter,
-		restatestart.ConsumerOptions{Consumer: consumerName, DrainTimeout: config.DrainTimeout, Logger: logger})
-	if err != nil {
-		return err
+	options := restatestart.ConsumerOptions{Consumer: kit.ConsumerName, DrainTimeout: config.DrainTimeout, Logger: logger}
+	if config.Parks {
+		options.HoldMin, options.PersistInterval = 50*time.Millisecond, 50*time.Millisecond
+		options.OnMalformed, options.OnRejected = restatestart.MalformedPark, restatestart.RejectedPark
 	}
-	return consumer.Run(ctx)
+	consumer, err := restatestart.NewConsumer(client, config.Topic, restatestart.JSON[kit.Bet], starter, options)
+	switch {
+	case err != nil:
+		return err
+	case config.Replay != nil:
+		return consumer.Replay(ctx, config.Replay...)
+	case config.Discard != nil:
+		return consumer.Discard(ctx, config.Discard...)
+	default:
+		return consumer.Run(ctx)
+	}
 }
 
-// serviceProcess is a consumer in a process of its own.
-type serviceProcess struct {
-	command *exec.Cmd
-	ended   chan struct{} // closed once it was waited for
-}
-
-// startService starts a consumer in a process of its own. It is killed with the test, if it has not ended before; its
-// log is shown when the test failed.
-func startService(t *testing.T, config serviceConfig) *serviceProcess {
+// startService starts a consumer in a process of its own. It is killed with the test, and its log is shown when the test
+// failed.
+func startService(t *testing.T, config serviceConfig) *kit.Process {
 	t.Helper()
-	program, err := os.Executable()
+	p, err := kit.StartProcess(config, filepath.Join(t.TempDir(), "service.log"))
 	require.NoError(t, err)
-	text, err := json.Marshal(config)
-	require.NoError(t, err)
-	logPath := filepath.Join(t.TempDir(), "service.log")
-	stderr, err := os.Create(logPath)
-	require.NoError(t, err)
-	defer func() { _ = stderr.Close() }() // the child has its own descriptor
-
-	p := &serviceProcess{command: exec.Command(program), ended: make(chan struct{})}
-	// The race detector makes a program's end a second late, for reports of what still runs then.
-	p.command.Env = append(os.Environ(), serviceVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
-	p.command.Stderr = stderr
-	input, err := p.command.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.command.Start())
-	go func() {
-		defer close(p.ended)
-		_ = p.command.Wait() // how it ended is in its ProcessState
-	}()
 	t.Cleanup(func() {
-		_ = p.command.Process.Kill() // it may have ended
-		<-p.ended
-		_ = input.Close()
+		p.Kill()
 		if t.Failed() {
-			log, _ := os.ReadFile(logPath)
-			t.Logf("the log of service %d:\n%s", p.command.Process.Pid, log)
+			t.Logf("the log of %s:\n%s", p, p.Log())
 		}
 	})
 	return p
 }
 
-// await waits for the end of the process and returns its exit code, -1 when a signal ended it or it did not end.
-func (p *serviceProcess) await(limit time.Duration) int {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-p.ended:
-		return p.command.ProcessState.ExitCode()
-	case <-timer.C:
-		return -1
+// terminate asks a service to end and waits for its exit code 0.
+func terminate(t *testing.T, p *kit.Process, limit time.Duration) {
+	t.Helper()
+	p.Signal(syscall.SIGTERM)
+	require.True(t, p.Await(limit), "it ends within %s", limit)
+	require.Equal(t, "exit code 0", p.Ending())
+}
+
+// killer kills its own process with SIGKILL at one step. It stands between the service and its servers.
+type killer struct {
+	killing
+
+	transport http.RoundTripper
+
+	mu   sync.Mutex
+	done map[step]int
+}
+
+// do does something that may be the step. A failure does not count: it is retried.
+func (k *killer) do(what step, do func() error) error {
+	k.killAt(what, false)
+	err := do()
+	if err == nil {
+		k.killAt(what, true)
+	}
+	return err
+}
+
+func (k *killer) killAt(what step, after bool) {
+	k.mu.Lock()
+	nth := k.done[what]
+	if after {
+		k.done[what]++
+	}
+	k.mu.Unlock()
+	if what != "" && what == k.Step && nth == k.Nth && after == k.After {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // until the signal arrives
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (k *killer) RoundTrip(request *http.Request) (response *http.Response, err error) {
+	err = k.do(stepPost, func() error {
+		response, err = k.transport.RoundTrip(request)
+		return err
+	})
+	return response, err
+}
+
+// DialHook implements redis.Hook.
+func (k *killer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (k *killer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements redis.Hook.
+func (k *killer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		return k.do(stepOf(command), func() error { return next(ctx, command) })
+	}
+}
+
+// stepOf tells the scripts apart by their number of keys.
+func stepOf(command redis.Cmder) step {
+	const position = 9 // after name, hash, number of keys, two keys, writer, time, process and partition
+	args := command.Args()
+	if name := command.Name(); name != "evalsha" && name != "eval" {
+		return ""
+	}
+	switch keys := args[2]; {
+	case keys == 6:
+		return stepPark
+	case keys == 5:
+		return stepRemove
+	case keys == 2 && len(args) > position && args[position] != "" && args[position] != uint64(0):
+		return stepPosition // and no mere check for resets, nor a record of where nothing was done
+	default:
+		return ""
 	}
 }

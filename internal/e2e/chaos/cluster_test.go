@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart/internal/e2e/chaos/schedule"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
 )
 
@@ -31,7 +32,7 @@ func newNodes(t *testing.T) nodes {
 	}
 	for i, node := range n {
 		require.NoError(t, node.Client().ClusterAddSlotsRange(t.Context(), i*slots/count, (i+1)*slots/count-1).Err())
-		// With the port of its bus, since that is not 10 000 above the other.
+		// With the port of its bus, which is not 10 000 above the other.
 		bus, err := node.Client().ConfigGet(t.Context(), "cluster-port").Result()
 		require.NoError(t, err)
 		host, port := split(node)
@@ -41,9 +42,9 @@ func newNodes(t *testing.T) nodes {
 	return n
 }
 
-// agree waits until every node says that the cluster is whole.
+// agree waits until every node reports the cluster as whole.
 func (n nodes) agree(ctx context.Context) error {
-	return insist(ctx, "agree on the cluster", func(ctx context.Context) error {
+	return retry(ctx, "agree on the cluster", func(ctx context.Context) error {
 		for _, node := range n {
 			text, err := node.Client().ClusterInfo(ctx).Result()
 			switch {
@@ -57,7 +58,7 @@ func (n nodes) agree(ctx context.Context) error {
 	})
 }
 
-// owner is the node that serves a slot, as it says itself.
+// owner returns the node that serves a slot, by its own account.
 func (n nodes) owner(ctx context.Context, slot int) (*servers.Redis, error) {
 	for _, node := range n {
 		text, err := node.Client().ClusterNodes(ctx).Result()
@@ -71,7 +72,7 @@ func (n nodes) owner(ctx context.Context, slot int) (*servers.Redis, error) {
 	return nil, errors.New("no node serves the slot")
 }
 
-// serves reads from an answer to CLUSTER NODES whether the one that gave it has the slot.
+// serves reports from an answer to CLUSTER NODES whether the node that gave it serves the slot.
 func serves(text string, slot int) bool {
 	const first = 8 // field with a range of slots
 	for line := range strings.Lines(text) {
@@ -97,7 +98,7 @@ func serves(text string, slot int) bool {
 // migrate moves a slot to another node, key by key, as an operator does, with a pause after each.
 func (n nodes) migrate(ctx context.Context, slot int, choice int, pause time.Duration) error {
 	var from *servers.Redis
-	err := insist(ctx, "find the slot", func(ctx context.Context) (err error) {
+	err := retry(ctx, "find the slot", func(ctx context.Context) (err error) {
 		from, err = n.owner(ctx, slot)
 		return err
 	})
@@ -115,7 +116,7 @@ func (n nodes) migrate(ctx context.Context, slot int, choice int, pause time.Dur
 		return err
 	}
 	set := func(node *servers.Redis, args ...any) error {
-		return insist(ctx, "set the slot", func(ctx context.Context) error {
+		return retry(ctx, "set the slot", func(ctx context.Context) error {
 			return node.Client().Do(ctx, append([]any{"CLUSTER", "SETSLOT", slot}, args...)...).Err()
 		})
 	}
@@ -131,12 +132,12 @@ func (n nodes) migrate(ctx context.Context, slot int, choice int, pause time.Dur
 		if len(keys) == 0 {
 			break
 		}
-		if err := from.Client().Migrate(ctx, host, port, keys[0], 0, mendLimit).Err(); err != nil {
+		if err := from.Client().Migrate(ctx, host, port, keys[0], 0, repairLimit).Err(); err != nil {
 			return fmt.Errorf("migrate %s: %w", keys[0], err)
 		}
-		rest(ctx, pause)
+		kit.Sleep(ctx, pause)
 	}
-	// The new owner first: nobody owns the slot for a moment otherwise.
+	// The new owner first: otherwise nobody owns the slot for a moment.
 	err = errors.Join(set(to, "NODE", toID), set(from, "NODE", toID))
 	for _, node := range others {
 		if node != to {
@@ -146,43 +147,38 @@ func (n nodes) migrate(ctx context.Context, slot int, choice int, pause time.Dur
 	return err
 }
 
-// clusterActions are what can be wrong with a cluster.
-func (w *world) clusterActions(n nodes, slot int) {
-	w.actions["redis migrate"] = func(ctx context.Context, fault schedule.Fault) error {
-		ctx, cancel := mending(ctx)
+func (e *env) clusterActions(n nodes, slot int) {
+	e.actions["redis migrate"] = func(ctx context.Context, fault schedule.Fault) error {
+		ctx, cancel := repairContext(ctx)
 		defer cancel()
-		return n.migrate(ctx, slot, fault.Choice, fault.For/time.Duration(w.partitions+3))
+		return n.migrate(ctx, slot, fault.Choice, fault.For/time.Duration(e.partitions+3))
 	}
-	// onOwner is what happens to the node that serves the topic.
-	onOwner := func(breaking, mend func(ctx context.Context, node *servers.Redis) error) action {
+	// onOwner is an outage of the node that serves the topic.
+	onOwner := func(breakIt, repair func(ctx context.Context, node *servers.Redis) error) action {
 		return func(ctx context.Context, fault schedule.Fault) error {
 			node, err := n.owner(ctx, slot)
 			if err != nil {
 				return err
 			}
-			if err := breaking(ctx, node); err != nil {
-				return err
-			}
-			rest(ctx, fault.For)
-			ctx, cancel := mending(ctx)
-			defer cancel()
-			return errors.Join(mend(ctx, node), n.agree(ctx))
+			return outage(
+				func(ctx context.Context) error { return breakIt(ctx, node) },
+				func(ctx context.Context) error { return errors.Join(repair(ctx, node), n.agree(ctx)) },
+			)(ctx, fault)
 		}
 	}
-	w.actions["redis kill"] = onOwner(
+	e.actions["redis kill"] = onOwner(
 		func(_ context.Context, node *servers.Redis) error { return node.Kill() },
 		func(ctx context.Context, node *servers.Redis) error { return node.Restart(ctx) })
-	w.actions["redis freeze"] = onOwner(
+	e.actions["redis freeze"] = onOwner(
 		func(_ context.Context, node *servers.Redis) error { return node.Freeze() },
 		func(_ context.Context, node *servers.Redis) error { return node.Thaw() })
-	w.actions["redis client-kill"] = onOwner(
+	e.actions["redis client-kill"] = onOwner(
 		func(ctx context.Context, node *servers.Redis) error {
 			return node.Client().Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()
 		},
 		func(context.Context, *servers.Redis) error { return nil })
 }
 
-// clustered are those faults.
 var clustered = schedule.Domain{
 	Name: "redis",
 	Kinds: []schedule.Kind{
@@ -195,23 +191,21 @@ var clustered = schedule.Domain{
 	QuietMin: time.Second, QuietMax: 3 * time.Second,
 }
 
-func TestNoMigrationOfASlotLosesAStart(t *testing.T) { //nolint:paralleltest // it takes the whole machine
+func TestNoMigrationOfASlotLosesAStart(t *testing.T) { //nolint:paralleltest // it uses the whole machine
 	seed, duration := seed(), *durationFlag/4
-	faults := schedule.Deal(seed, duration, consumers, clustered, network("ingress"))
-	t.Logf("go test ./chaos -run '^%s$' -chaos.seed %d -chaos.duration %s\n%s", t.Name(), seed, *durationFlag, faults)
+	faults := newSchedule(t, seed, duration, consumers, clustered, network("ingress"))
 	n := newNodes(t)
-	var config redisConfig
-	config.Cluster = true
+	config := redisConfig{Cluster: true}
 	for _, node := range n {
 		config.Addresses = append(config.Addresses, node.Addr())
 	}
 	admin := config.connect()
 	t.Cleanup(func() { assert.NoError(t, admin.Close()) })
-	w := newWorld(t, seed, setting{
-		name: "slots", redis: config, admin: admin, partitions: 4, instances: 2, publishers: 2, pause: 40 * time.Millisecond,
+	e := newEnv(t, seed, setting{
+		name: "slots", redis: config, direct: config, admin: admin, partitions: 4, instances: 2, publishers: 2, pause: 40 * time.Millisecond,
 	})
-	slot, err := admin.ClusterKeySlot(t.Context(), w.keys.Meta()).Result()
+	slot, err := admin.ClusterKeySlot(t.Context(), e.topic.Meta()).Result()
 	require.NoError(t, err)
-	w.clusterActions(n, int(slot))
-	w.judge(w.run(faults, duration))
+	e.clusterActions(n, int(slot))
+	e.assertNone(e.run(faults, duration))
 }

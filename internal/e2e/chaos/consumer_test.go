@@ -2,32 +2,31 @@ package chaos_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/e2e/chaos/check"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
+	"github.com/redisevents/restatestart/internal/e2e/payout"
+	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// consumerVariable in its environment, with a consumerConfig in JSON, makes the test binary a service that consumes, in
-// place of running tests.
-const consumerVariable = "CHAOS_CONSUMER"
+const (
+	// drainTimeout is how long a consumer's batch may take once it is asked to stop.
+	drainTimeout = 2 * time.Second
+	// slack is what a busy machine may add to a time.
+	slack = 500 * time.Millisecond
+)
 
-const consumerName = "payout"
-
-// drainTimeout is how long a consumer's batch may take once it is asked to end.
-const drainTimeout = 2 * time.Second
-
-// consumerConfig is all that the service needs to know.
+// consumerConfig configures a consumer in a process of its own.
 type consumerConfig struct {
 	Redis     redisConfig
 	Topic     string
@@ -38,69 +37,61 @@ type consumerConfig struct {
 	ReadAhead int
 	Parallel  int
 	Each      bool // positions are written with each batch
-	Broken    breakage
+	Bug       bug
 }
 
-// redisConfig is where the service finds Redis.
+// redisConfig is how a consumer reaches Redis.
 type redisConfig struct {
 	Addresses []string
-	Master    string // of a sentinel; its addresses are those of the sentinels then
+	Master    string // of a sentinel, whose addresses these are
 	Cluster   bool
 	Username  string
 	Password  string
 }
 
-// connect makes a client as a service does, but for times that suit a run of minutes.
+// connect makes a client as a service does, with timeouts that suit a run of minutes.
 func (c redisConfig) connect() redis.UniversalClient {
 	const timeout = time.Second
-	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	switch {
-	case c.Master != "":
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: c.Master, SentinelAddrs: c.Addresses, DisableIdentity: true,
-			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
-		})
-	case c.Cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: c.Addresses, DisableIdentity: true, MaintNotificationsConfig: quiet,
-			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
-		})
-	default:
-		return redis.NewClient(&redis.Options{
-			Addr: c.Addresses[0], Username: c.Username, Password: c.Password, DisableIdentity: true,
-			MaintNotificationsConfig: quiet, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
-		})
-	}
+	options := kit.ClientOptions(c.Addresses...)
+	options.MasterName, options.IsClusterMode, options.Username, options.Password = c.Master, c.Cluster, c.Username, c.Password
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = timeout, timeout, timeout
+	return redis.NewUniversalClient(options)
 }
 
-// runConsumer is a service's main: it consumes until SIGTERM and returns the exit code.
-func runConsumer(text string) int {
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := consume(ctx, text, logger); err != nil {
-		logger.Error("ended", slog.Any("error", err))
-		return 1
-	}
-	logger.Info("ended")
-	return 0
+// payoutOf starts a payout whose input names the entry, so that each request and each run shows its origin.
+func payoutOf(m *restatestart.Message[kit.Bet]) (restatestart.Start, error) {
+	return restatestart.Start{
+		Workflow: payout.Workflow, Key: m.Value.Claim,
+		Input: payout.Input{BetID: strconv.Itoa(m.Partition) + "/" + m.ID, Amount: 1},
+	}, nil
 }
 
-func consume(ctx context.Context, text string, logger *slog.Logger) error {
-	var config consumerConfig
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		return err
+// refOf parses what payoutOf wrote.
+func refOf(input payout.Input) (check.Ref, error) {
+	partition, id, _ := strings.Cut(input.BetID, "/")
+	number, err := strconv.Atoi(partition)
+	if err != nil {
+		return check.Ref{}, fmt.Errorf("parse the entry %q: %w", input.BetID, err)
 	}
+	parsed, err := wire.ParseID(id)
+	if err != nil {
+		return check.Ref{}, fmt.Errorf("parse the entry %q: %w", input.BetID, err)
+	}
+	return check.Ref{Partition: number, ID: parsed}, nil
+}
+
+// runConsumer consumes until ctx ends.
+func runConsumer(ctx context.Context, config consumerConfig, logger *slog.Logger) error {
 	client := config.Redis.connect()
 	defer func() { _ = client.Close() }()
-	starter, err := restatestart.New(hasClaim, payoutOf, restatestart.Options{
+	starter, err := restatestart.New(kit.HasClaim, payoutOf, restatestart.Options{
 		Ingress: config.Ingress, MaxParallelism: config.Parallel, MaxAttempts: 3, AttemptTimeout: time.Second,
 		RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond,
 	})
 	if err != nil {
 		return err
 	}
-	handler, err := config.Broken.wrap(starter)
+	handler, err := config.Bug.wrap(starter)
 	if err != nil {
 		return err
 	}
@@ -108,9 +99,9 @@ func consume(ctx context.Context, text string, logger *slog.Logger) error {
 	if config.Each {
 		persist = restatestart.PersistEachBatch
 	}
-	consumer, err := restatestart.NewConsumer(client, config.Topic, restatestart.JSON[message], handler,
+	consumer, err := restatestart.NewConsumer(client, config.Topic, restatestart.JSON[kit.Bet], handler,
 		restatestart.ConsumerOptions{
-			Consumer: consumerName, InstanceCount: config.Count, InstanceIndex: &config.Index, BatchSize: config.BatchSize, ReadAhead: config.ReadAhead,
+			Consumer: kit.ConsumerName, InstanceCount: config.Count, InstanceIndex: &config.Index, BatchSize: config.BatchSize, ReadAhead: config.ReadAhead,
 			Persist: persist, PersistInterval: 100 * time.Millisecond, Block: 500 * time.Millisecond,
 			HoldMin: 50 * time.Millisecond, HoldMax: time.Second, DrainTimeout: drainTimeout, Logger: logger,
 		})
@@ -127,37 +118,34 @@ func consume(ctx context.Context, text string, logger *slog.Logger) error {
 	}
 	took := time.Since(<-asked)
 	logger.Info("run returned", slog.Duration("after", took))
-	if took > drainTimeout+time.Second+busy {
+	if took > drainTimeout+time.Second+slack {
 		return fmt.Errorf("Run took %s to return", took)
 	}
 	return nil
 }
 
-// busy is what a machine with much to do may add to a time.
-const busy = 500 * time.Millisecond
+// bug is what is wrong with a consumer on purpose; empty: nothing.
+type bug string
 
-// breakage is what is wrong with a consumer on purpose; empty: nothing.
-type breakage string
-
-// The breakages that the checker is tried with.
+// The bugs that the check must find.
 const (
-	// savesEarly says that a batch is done before Restate has answered.
-	savesEarly breakage = "saves early"
+	// savesEarly takes a batch for done before Restate has answered.
+	savesEarly bug = "saves early"
 	// swallows takes a start that was not accepted for done.
-	swallows breakage = "swallows"
+	swallows bug = "swallows"
 	// reverses posts each batch from its end.
-	reverses breakage = "reverses"
+	reverses bug = "reverses"
 )
 
-// wrap makes the handler that has it.
-func (b breakage) wrap(starter *restatestart.Starter[message]) (restatestart.Handler[message], error) {
-	type batch = []restatestart.Message[message]
+// wrap makes a handler that has the bug.
+func (b bug) wrap(starter *restatestart.Starter[kit.Bet]) (restatestart.Handler[kit.Bet], error) {
+	type batch = []restatestart.Message[kit.Bet]
 	switch b {
 	case "":
 		return starter, nil
 	case savesEarly:
 		var behind sync.Mutex
-		return restatestart.HandlerFunc[message](func(ctx context.Context, messages batch) error {
+		return restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
 			go func() {
 				behind.Lock()
 				defer behind.Unlock()
@@ -168,12 +156,12 @@ func (b breakage) wrap(starter *restatestart.Starter[message]) (restatestart.Han
 			return nil
 		}), nil
 	case swallows:
-		return restatestart.HandlerFunc[message](func(ctx context.Context, messages batch) error {
+		return restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
 			_ = starter.Handle(ctx, messages)
 			return nil
 		}), nil
 	case reverses:
-		return restatestart.HandlerFunc[message](func(ctx context.Context, messages batch) error {
+		return restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
 			for _, m := range slices.Backward(messages) {
 				if err := starter.Handle(ctx, batch{m}); err != nil {
 					return fmt.Errorf("in reverse: %w", err)
@@ -182,6 +170,6 @@ func (b breakage) wrap(starter *restatestart.Starter[message]) (restatestart.Han
 			return nil
 		}), nil
 	default:
-		return nil, fmt.Errorf("there is no breakage %q", b)
+		return nil, fmt.Errorf("there is no bug %q", b)
 	}
 }

@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redisevents/restatestart/internal/e2e/chaos/leg"
+	"github.com/redisevents/restatestart/internal/e2e/chaos/proxy"
 	"github.com/redisevents/restatestart/internal/e2e/chaos/schedule"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
+	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// mendLimit is how long mending a fault may take.
-const mendLimit = time.Minute
+// repairLimit is how long the repair of a fault may take.
+const repairLimit = time.Minute
 
-// mending is a context that outlives the run: what was broken is mended in any case.
-func mending(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), mendLimit)
+// repairContext outlives the run: what was broken is repaired in any case.
+func repairContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), repairLimit)
 }
 
-// insist does something until it works.
-func insist(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	ctx, cancel := mending(ctx)
+// retry does something until it works.
+func retry(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	ctx, cancel := repairContext(ctx)
 	defer cancel()
 	for {
 		err := do(ctx)
@@ -29,31 +31,47 @@ func insist(ctx context.Context, what string, do func(ctx context.Context) error
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		rest(ctx, 20*time.Millisecond)
+		kit.Sleep(ctx, 20*time.Millisecond)
 	}
 }
 
-// nervousTime is how long all that ends consumers goes to the same instance. The others live on meanwhile, and go
-// through every other fault in one piece.
-const nervousTime = 20 * time.Second
+// outage is an action of two steps, with the fault's duration between them.
+func outage(breakIt, repair func(ctx context.Context) error) action {
+	return func(ctx context.Context, fault schedule.Fault) error {
+		if err := breakIt(ctx); err != nil {
+			return err
+		}
+		kit.Sleep(ctx, fault.For)
+		ctx, cancel := repairContext(ctx)
+		defer cancel()
+		return repair(ctx)
+	}
+}
 
-// consumerActions end consumers.
-func (w *world) consumerActions() {
-	nervous := func(fault schedule.Fault) int { return int(fault.At/nervousTime) % w.instances }
+func ignoring(do func() error) func(context.Context) error {
+	return func(context.Context) error { return do() }
+}
+
+// victimTime is how long all faults of consumers concern the same instance. The others keep running meanwhile, through every other
+// fault.
+const victimTime = 20 * time.Second
+
+func (e *env) consumerActions() {
+	victim := func(fault schedule.Fault) int { return int(fault.At/victimTime) % e.instances }
 	const pauses = 4
-	w.actions["consumer kill"] = func(ctx context.Context, fault schedule.Fault) error {
-		return w.fleet.kill(ctx, nervous(fault), time.Duration(fault.Choice%pauses)*50*time.Millisecond)
+	e.actions["consumer kill"] = func(ctx context.Context, fault schedule.Fault) error {
+		return e.fleet.kill(ctx, victim(fault), time.Duration(fault.Choice%pauses)*50*time.Millisecond)
 	}
-	w.actions["consumer term"] = func(_ context.Context, fault schedule.Fault) error { return w.fleet.term(nervous(fault)) }
-	w.actions["consumer zombie"] = func(ctx context.Context, fault schedule.Fault) error {
-		return w.fleet.zombie(ctx, nervous(fault), time.Second+time.Duration(fault.Choice%3_000)*time.Millisecond)
+	e.actions["consumer term"] = func(_ context.Context, fault schedule.Fault) error { return e.fleet.term(victim(fault)) }
+	e.actions["consumer zombie"] = func(ctx context.Context, fault schedule.Fault) error {
+		return e.fleet.zombie(ctx, victim(fault), time.Second+time.Duration(fault.Choice%3_000)*time.Millisecond)
 	}
-	w.actions["consumer roll"] = func(ctx context.Context, fault schedule.Fault) error {
-		return w.fleet.roll(ctx, nervous(fault), 300*time.Millisecond+time.Duration(fault.Choice%2_000)*time.Millisecond)
+	e.actions["consumer roll"] = func(ctx context.Context, fault schedule.Fault) error {
+		return e.fleet.roll(ctx, victim(fault), 300*time.Millisecond+time.Duration(fault.Choice%2_000)*time.Millisecond)
 	}
 }
 
-// consumers ends a consumer about once a second. One that is frozen comes back when another has long taken its place.
+// consumers ends a consumer about once a second. A frozen one resumes long after another has taken its place.
 var consumers = schedule.Domain{
 	Name:  "consumer",
 	Kinds: []schedule.Kind{{Name: "kill"}, {Name: "kill"}, {Name: "kill"}, {Name: "term"}, {Name: "roll"}, {Name: "kill"}, {Name: "zombie"}},
@@ -61,67 +79,35 @@ var consumers = schedule.Domain{
 	QuietMin: 700 * time.Millisecond, QuietMax: 1100 * time.Millisecond,
 }
 
-// overload is the limit of requests at once that makes Restate refuse most of what comes.
-const overload = "RESTATE_INGRESS__CONCURRENT_API_REQUESTS_LIMIT=2"
-
-// restateActions are what can be wrong with Restate.
-func (w *world) restateActions() {
-	restart := func(ctx context.Context, env ...string) error {
-		ctx, cancel := mending(ctx)
-		defer cancel()
-		return w.restate.RestartWith(ctx, env...)
-	}
-	w.actions["restate kill"] = func(ctx context.Context, fault schedule.Fault) error {
-		if err := w.restate.Kill(); err != nil {
-			return err
+func (e *env) restateActions() {
+	restart := func(env ...string) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			ctx, cancel := repairContext(ctx)
+			defer cancel()
+			return e.restate.Restart(ctx, env...)
 		}
-		rest(ctx, fault.For)
-		return restart(ctx)
 	}
-	w.actions["restate term"] = func(ctx context.Context, fault schedule.Fault) error {
-		if err := w.restate.Terminate(); err != nil {
-			return err
-		}
-		rest(ctx, fault.For)
-		return restart(ctx)
-	}
-	w.actions["restate freeze"] = func(ctx context.Context, fault schedule.Fault) error {
-		if err := w.restate.Freeze(); err != nil {
-			return err
-		}
-		rest(ctx, fault.For)
-		return w.restate.Thaw()
-	}
-	w.actions["restate unregister"] = func(ctx context.Context, fault schedule.Fault) error {
-		if err := w.unregister(ctx); err != nil {
-			return err
-		}
-		rest(ctx, fault.For)
-		return insist(ctx, "register", w.register)
-	}
-	w.actions["restate overload"] = func(ctx context.Context, fault schedule.Fault) error {
-		if err := restart(ctx, overload); err != nil {
-			return err
-		}
-		rest(ctx, fault.For)
-		return restart(ctx)
-	}
+	e.actions["restate kill"] = outage(ignoring(e.restate.Kill), restart())
+	e.actions["restate term"] = outage(ignoring(e.restate.Terminate), restart())
+	e.actions["restate freeze"] = outage(ignoring(e.restate.Freeze), ignoring(e.restate.Thaw))
+	e.actions["restate unregister"] = outage(e.unregister, func(ctx context.Context) error { return retry(ctx, "register", e.register) })
+	// So few requests at once make Restate refuse most of what comes.
+	e.actions["restate overload"] = outage(restart("RESTATE_INGRESS__CONCURRENT_API_REQUESTS_LIMIT=2"), restart())
 }
 
-// unregister takes the service away while none of its invocations is under way: one that is stays pinned to the
-// deployment that is gone, and never ends.
-func (w *world) unregister(ctx context.Context) error {
-	w.recorder.gate.Lock()
-	defer w.recorder.gate.Unlock()
-	return insist(ctx, "unregister", func(ctx context.Context) error {
-		if _, err := w.allOver(ctx); err != nil {
+// unregister removes the service while no invocation is in flight: one that is stays pinned to the deployment that is gone, and
+// never ends.
+func (e *env) unregister(ctx context.Context) error {
+	e.proxy.Gate.Lock()
+	defer e.proxy.Gate.Unlock()
+	return retry(ctx, "unregister", func(ctx context.Context) error {
+		if err := e.allCompleted(ctx); err != nil {
 			return err
 		}
-		return w.restate.Unregister(ctx, w.deployment)
+		return e.restate.Unregister(ctx, e.deployment)
 	})
 }
 
-// restates are those faults.
 var restates = schedule.Domain{
 	Name: "restate",
 	Kinds: []schedule.Kind{
@@ -134,31 +120,26 @@ var restates = schedule.Domain{
 	QuietMin: 2 * time.Second, QuietMax: 6 * time.Second,
 }
 
-// legActions are what can be wrong with the network on one leg.
-func (w *world) legActions(domain string, network *leg.Leg) {
-	for kind, trouble := range map[string]leg.Trouble{
+func (e *env) networkActions(domain string, network *proxy.Proxy) {
+	set := func(fault proxy.Fault) func(context.Context) error {
+		return ignoring(func() error { network.Set(fault); return nil })
+	}
+	for kind, fault := range map[string]proxy.Fault{
 		"latency": {Latency: 150 * time.Millisecond},
 		"cut":     {Cut: true},
-		"drip":    {Drip: 2_000},
+		"drip":    {Rate: 2_000},
 		"stall":   {Silent: true},
 	} {
-		w.actions[domain+" "+kind] = func(ctx context.Context, fault schedule.Fault) error {
-			network.Set(trouble)
-			rest(ctx, fault.For)
-			network.Set(leg.Trouble{})
-			return nil
-		}
+		e.actions[domain+" "+kind] = outage(set(fault), set(proxy.Fault{}))
 	}
-	w.actions[domain+" half-open"] = func(ctx context.Context, fault schedule.Fault) error {
-		network.Set(leg.Trouble{Silent: true})
-		rest(ctx, fault.For)
+	e.actions[domain+" half-open"] = outage(set(proxy.Fault{Silent: true}), ignoring(func() error {
 		network.Reset() // what was sent meanwhile never arrives
-		network.Set(leg.Trouble{})
+		network.Set(proxy.Fault{})
 		return nil
-	}
+	}))
 }
 
-// network is those faults on the leg of that name.
+// network is the faults of the network of that name.
 func network(name string) schedule.Domain {
 	return schedule.Domain{
 		Name: name,
@@ -171,4 +152,45 @@ func network(name string) schedule.Domain {
 		},
 		QuietMin: 3 * time.Second, QuietMax: 8 * time.Second,
 	}
+}
+
+// operatorActions are what operators do to a topic meanwhile.
+func (e *env) operatorActions() {
+	e.actions["operator grow"] = func(ctx context.Context, _ schedule.Fault) error {
+		more := e.current.Load() + 1
+		if more > int64(e.partitions+e.growth) {
+			return nil
+		}
+		// Publishers know of it before the consumers do.
+		e.current.Store(more)
+		return retry(ctx, "add a partition", func(ctx context.Context) error {
+			return e.admin.HSet(ctx, e.topic.Meta(), wire.MetaPartitions, more).Err()
+		})
+	}
+	e.actions["operator reset"] = func(ctx context.Context, fault schedule.Fault) error {
+		const back = 20
+		partition := fault.Choice % e.partitions
+		return retry(ctx, "reset a position", func(ctx context.Context) error {
+			position, err := e.topic.Position(ctx, partition)
+			if err != nil {
+				return err
+			}
+			before, err := e.admin.XRevRangeN(ctx, e.topic.Stream(partition), position, "-", back).Result()
+			if err != nil || len(before) == 0 {
+				return err
+			}
+			target, err := wire.ParseID(before[len(before)-1].ID)
+			if err != nil {
+				return err
+			}
+			e.record.Reset(partition, target)
+			return e.admin.HSet(ctx, e.topic.Positions(kit.ConsumerName), wire.ResetField(partition), wire.FormatReset(target, time.Now())).Err()
+		})
+	}
+}
+
+var operators = schedule.Domain{
+	Name:     "operator",
+	Kinds:    []schedule.Kind{{Name: "grow"}, {Name: "reset"}},
+	QuietMin: 4 * time.Second, QuietMax: 12 * time.Second,
 }

@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -11,16 +10,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redisevents/restatestart/internal/wire"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
 )
 
-// publisher adds messages to a topic until it is told to stop. What Redis does not answer it adds again, until it does:
-// an entry whose answer was lost is there twice then, and both count. The next message of a key comes only after that.
+// publisher adds messages to a topic. What Redis does not answer it adds again: an entry whose answer was lost is there twice
+// then, and both count. The next message of a key comes only after that.
 type publisher struct {
+	*kit.Topic
+
 	name       string
-	keys       wire.Keys
-	client     redis.UniversalClient
-	partitions *atomic.Int64 // of the topic, by now
+	partitions *atomic.Int64 // of the topic, at the moment
 	pause      time.Duration // between two messages
 	copies     int           // replicas that must have an entry for it to count as acknowledged
 	random     *rand.Rand
@@ -30,21 +29,21 @@ type publisher struct {
 	repeats      int
 }
 
-// Of the messages this many in a hundred start a payout, and this many of those a key that is new.
+// Of the messages this many in a hundred start a payout, and this many of those have a new key.
 const (
 	keptPercent = 45
 	newPercent  = 55
-	recentKeys  = 12 // the others are of one of the last keys
+	recentKeys  = 12 // the others have one of the last keys
 )
 
 func (p *publisher) run(ctx context.Context) {
 	type key struct {
 		name      string
-		partition int // it keeps it when the topic grows
+		partition int // it stays there when the topic grows
 	}
 	var recent []key
 	for n := 0; ctx.Err() == nil; n++ {
-		m := message{Name: fmt.Sprintf("%s-%06d", p.name, n)}
+		bet := kit.Bet{ID: fmt.Sprintf("%s-%06d", p.name, n)}
 		partition := p.random.IntN(int(p.partitions.Load()))
 		if p.random.IntN(100) < keptPercent {
 			if len(recent) == 0 || p.random.IntN(100) < newPercent {
@@ -52,45 +51,44 @@ func (p *publisher) run(ctx context.Context) {
 				recent = recent[max(0, len(recent)-recentKeys):]
 			}
 			chosen := recent[p.random.IntN(len(recent))]
-			m.Claim, partition = chosen.name, chosen.partition
+			bet.Claim, partition = chosen.name, chosen.partition
 		}
-		if !p.publish(ctx, partition, m) {
+		if !p.publish(ctx, partition, bet) {
 			return
 		}
-		rest(ctx, p.pause)
+		kit.Sleep(ctx, p.pause)
 	}
 }
 
-// publish adds a message until that is answered. It is false when the context ended before.
-func (p *publisher) publish(ctx context.Context, partition int, m message) bool {
+// publish adds a message until that is answered. It is false when the context ended first.
+func (p *publisher) publish(ctx context.Context, partition int, bet kit.Bet) bool {
 	const retryPause = 50 * time.Millisecond
 	for ctx.Err() == nil {
-		copied, err := p.add(ctx, partition, m)
+		copied, err := p.add(ctx, partition, bet)
+		p.mu.Lock()
+		switch {
+		case err != nil:
+			p.repeats++
+		case copied:
+			p.acknowledged = append(p.acknowledged, bet.ID)
+		}
+		p.mu.Unlock()
 		if err == nil {
-			if copied {
-				p.mu.Lock()
-				p.acknowledged = append(p.acknowledged, m.Name)
-				p.mu.Unlock()
-			}
 			return true
 		}
-		p.mu.Lock()
-		p.repeats++
-		p.mu.Unlock()
-		rest(ctx, retryPause)
+		kit.Sleep(ctx, retryPause)
 	}
 	return false
 }
 
-// add tells that the entry is there, and whether it has its copies: a failover keeps it then.
-func (p *publisher) add(ctx context.Context, partition int, m message) (copied bool, err error) {
-	body, err := json.Marshal(m)
+// add reports whether the entry has its copies, so that a failover keeps it.
+func (p *publisher) add(ctx context.Context, partition int, bet kit.Bet) (copied bool, err error) {
+	args, err := p.XAdd(partition, bet)
 	if err != nil {
 		return false, err
 	}
-	entry := wire.Entry{Body: string(body), HasBody: true, Type: "BetSettled", Key: m.Claim}
-	pipeline := p.client.Pipeline()
-	pipeline.XAdd(ctx, &redis.XAddArgs{Stream: p.keys.Stream(partition), Values: entry.Fields()})
+	pipeline := p.Client.Pipeline()
+	pipeline.XAdd(ctx, args)
 	var wait *redis.Cmd
 	if p.copies > 0 {
 		wait = pipeline.Do(ctx, "WAIT", p.copies, 100)
@@ -100,21 +98,4 @@ func (p *publisher) add(ctx context.Context, partition int, m message) (copied b
 	}
 	have, err := wait.Int()
 	return have >= p.copies, err
-}
-
-// told is what was acknowledged, and how many adds were not.
-func (p *publisher) told() (acknowledged []string, repeats int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]string(nil), p.acknowledged...), p.repeats
-}
-
-// rest waits in real time: what these tests wait for happens in other processes.
-func rest(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -10,29 +10,14 @@ import (
 	"github.com/redisevents/restatestart/internal/e2e/chaos/check"
 )
 
-// verdict is everything that is broken.
-func (w *world) verdict() []check.Violation {
-	if found := w.watch.found(); len(found) > 0 {
-		return found
-	}
-	end, err := w.end(w.t.Context())
-	if err != nil {
-		w.problem(fmt.Sprintf("ask how everything ended: %v", err))
-		return nil
-	}
-	return w.record.Verdict(end)
-}
-
-// judge fails the test for everything that is broken, and for what went wrong with the run itself, and tells in one
-// line what happened.
-func (w *world) judge(found []check.Violation) {
-	t := w.t
+// assertNone fails the test for every violation and for every problem of the run itself, and prints a summary in one line. Call
+// it after run.
+func (e *env) assertNone(found []check.Violation) {
+	t := e.t
 	t.Helper()
-	_, _, ofFleet := w.fleet.told()
-	_, ofRecorder := w.recorder.told()
-	fmt.Println(w.summary(len(found)))
-	for _, text := range slices.Concat(w.problems, ofFleet, ofRecorder) {
-		t.Errorf("seed %d: %s", w.seed, text)
+	fmt.Println(e.summary(len(found)))
+	for _, text := range slices.Concat(e.problems, e.fleet.problems) {
+		t.Errorf("seed %d: %s", e.seed, text)
 	}
 	const most = 20
 	for i, violation := range found {
@@ -40,48 +25,45 @@ func (w *world) judge(found []check.Violation) {
 			t.Errorf("and %d more", len(found)-most)
 			break
 		}
-		t.Errorf("seed %d: %s\n%s", w.seed, violation, w.circumstances(violation.At, i == 0))
+		t.Errorf("seed %d: %s\n%s", e.seed, violation, e.circumstances(violation.At, i == 0))
 	}
 }
 
-// circumstances are the last things that were done before a time, and with logs the ends of those of the consumers
-// that ran then. Zero is the end.
-func (w *world) circumstances(at time.Time, logs bool) string {
+// circumstances are the last events before a time, and with logs the ends of the logs of the consumers that ran then. Zero is
+// the end.
+func (e *env) circumstances(at time.Time, logs bool) string {
 	if at.IsZero() {
-		at = w.over
+		at = e.over
 	}
 	var before []string
-	for _, m := range w.timeline {
+	for _, m := range e.timeline {
 		if m.at.Before(at) {
-			before = append(before, fmt.Sprintf("  %6.2fs %s", m.at.Sub(w.began).Seconds(), m.what))
+			before = append(before, fmt.Sprintf("  %6.2fs %s", m.at.Sub(e.began).Seconds(), m.what))
 		}
 	}
 	const most, lines = 12, 30
-	text := fmt.Sprintf("at %.2fs, after\n%s\n", at.Sub(w.began).Seconds(), strings.Join(before[max(0, len(before)-most):], "\n"))
-	if logs {
-		for _, p := range w.fleet.aliveAt(at) {
-			text += fmt.Sprintf("%s, started at %.2fs, wrote\n%s\n", p, p.started.Sub(w.began).Seconds(), p.tail(lines))
+	text := fmt.Sprintf("at %.2fs, after\n%s\n", at.Sub(e.began).Seconds(), strings.Join(before[max(0, len(before)-most):], "\n"))
+	for _, p := range e.fleet.started {
+		if logs && p.Alive(at) {
+			text += fmt.Sprintf("%s, started at %.2fs, wrote\n%s\n", p, p.Started.Sub(e.began).Seconds(), lastLines(p.Log(), lines))
 		}
 	}
 	return text
 }
 
-// summary is the run in one line.
-func (w *world) summary(violations int) string {
-	numbers := w.record.Numbers()
-	ended, longest, _ := w.fleet.told()
-	statuses, _ := w.recorder.told()
+func (e *env) summary(violations int) string {
+	numbers := e.record.Numbers()
 	published, repeats := 0, 0
-	for _, source := range w.sources {
-		acknowledged, again := source.told()
-		published += len(acknowledged)
-		repeats += again
+	for _, source := range e.sources {
+		published += len(source.acknowledged)
+		repeats += source.repeats
 	}
 	return fmt.Sprintf("e2e: chaos %s, seed %d, %.0f s: %d messages published (%d adds repeated) as %d entries, %d kept under %d keys; "+
-		"all done %.1f s after the last fault; consumers ended: %s, the slowest stop %.1f s; %d starts accepted, %d PreviouslyAccepted; answers: %s; %d looks at positions; faults: %s; %d violations",
-		w.name, w.seed, time.Since(w.began).Seconds(), published, repeats, numbers.Entries, numbers.Kept, numbers.Keys,
-		w.settled.Seconds(), listed(ended), longest.Seconds(), numbers.Accepted, numbers.Repeats, listed(statuses), numbers.Positions,
-		listed(w.carriedOut()), violations)
+		"all done %.1f s after the last fault; consumers ended: %s, the slowest stop %.1f s; %d starts accepted, %d PreviouslyAccepted; "+
+		"answers: %s, none %d; %d samples of positions; faults: %s; %d violations",
+		e.name, e.seed, time.Since(e.began).Seconds(), published, repeats, numbers.Entries, numbers.Kept, numbers.Keys,
+		e.settled.Seconds(), listed(e.fleet.ended), e.fleet.longest.Seconds(), numbers.Accepted, numbers.Repeats,
+		listed(e.statuses), e.proxy.Counts().Broken, numbers.Positions, listed(e.happened), violations)
 }
 
 // listed is a count of each in a fixed order.

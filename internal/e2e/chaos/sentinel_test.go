@@ -13,19 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart/internal/e2e/chaos/schedule"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
 )
 
 // masterName is what the sentinel calls the pair.
 const masterName = "bets"
 
-// pair is two servers, one a copy of the other, and the sentinel that says which.
+// pair is a master, its replica, and the sentinel that says which is which.
 //
-// Copies are asynchronous, and for a moment of a failover both are masters. An id means something only within the
-// history of one of them: a consumer that has read an entry of the master that goes may pass an older one that the
-// other has taken meanwhile. A master that takes no writes without a copy (min-replicas-to-write) keeps that from
-// happening, but for what a frozen one has in its sockets when it goes on; what is lost with a master is lost all the
-// same, and the check knows of it.
+// Replication is asynchronous, and for a moment of a failover both are masters. An id means something only within the history of
+// one of them: a consumer that has read an entry of the old master may skip an older one that the new master has accepted
+// meanwhile. A master that accepts no writes without a replica (min-replicas-to-write) prevents that, but for what a frozen one
+// finds in its sockets when it resumes. What is lost with a master is lost all the same, and the check allows for it.
 type pair struct {
 	one, two *servers.Redis
 	sentinel *servers.Redis
@@ -33,7 +33,7 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	// A copy that has to be made again is begun at once.
+	// A replica that must be synchronized again starts at once.
 	prompt := []string{
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2",
 	}
@@ -54,24 +54,24 @@ func split(server *servers.Redis) (host, port string) {
 	return host, port
 }
 
-// roles are the master and its copy, as the sentinel has it.
+// roles returns the master and its replica, as the sentinel sees them.
 func (p *pair) roles(ctx context.Context) (master, replica *servers.Redis, err error) {
-	told, err := p.sentinel.Client().Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName).StringSlice()
+	reported, err := p.sentinel.Client().Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName).StringSlice()
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case len(told) == 2 && net.JoinHostPort(told[0], told[1]) == p.one.Addr():
+	case len(reported) == 2 && net.JoinHostPort(reported[0], reported[1]) == p.one.Addr():
 		return p.one, p.two, nil
-	case len(told) == 2 && net.JoinHostPort(told[0], told[1]) == p.two.Addr():
+	case len(reported) == 2 && net.JoinHostPort(reported[0], reported[1]) == p.two.Addr():
 		return p.two, p.one, nil
 	default:
-		return nil, nil, fmt.Errorf("the sentinel knows of %v", told)
+		return nil, nil, fmt.Errorf("the sentinel knows of %v", reported)
 	}
 }
 
-// inSync waits until the copy is whole, and the sentinel knows of it.
+// inSync waits until the replica is in sync, and the sentinel knows of it.
 func (p *pair) inSync(ctx context.Context) error {
-	return insist(ctx, "bring the copy up to date", func(ctx context.Context) error {
+	return retry(ctx, "synchronize the replica", func(ctx context.Context) error {
 		master, replica, err := p.roles(ctx)
 		if err != nil {
 			return err
@@ -88,20 +88,20 @@ func (p *pair) inSync(ctx context.Context) error {
 	})
 }
 
-// moved waits until another server than this is the master.
+// moved waits until another server than from is the master.
 func (p *pair) moved(ctx context.Context, from *servers.Redis) error {
-	return insist(ctx, "make another the master", func(ctx context.Context) error {
+	return retry(ctx, "promote the replica", func(ctx context.Context) error {
 		master, _, err := p.roles(ctx)
 		if err == nil && master == from {
-			err = errors.New("it is the same")
+			err = errors.New("it is still the same")
 		}
 		return err
 	})
 }
 
-// follow makes a server that was the master a copy of the one that is. The sentinel does so too, after 10 s.
+// follow makes the former master a replica of the new one. The sentinel does so too, after 10 s.
 func (p *pair) follow(ctx context.Context) error {
-	return insist(ctx, "follow the master", func(ctx context.Context) error {
+	return retry(ctx, "follow the master", func(ctx context.Context) error {
 		master, replica, err := p.roles(ctx)
 		if err != nil {
 			return err
@@ -111,87 +111,69 @@ func (p *pair) follow(ctx context.Context) error {
 	})
 }
 
-// pairActions are failovers.
-func (w *world) pairActions(p *pair) {
-	// over ends a failover away from one server.
-	over := func(ctx context.Context, from *servers.Redis, mend func(ctx context.Context) error) error {
-		err := errors.Join(p.moved(ctx, from), mend(ctx), p.inSync(ctx))
-		w.note("the master is another")
-		return err
+// pairActions are failovers: away begins one, and repair brings the old master back, as a replica.
+func (e *env) pairActions(p *pair) {
+	failover := func(away, repair func(ctx context.Context, fault schedule.Fault, old *servers.Redis) error) action {
+		return func(ctx context.Context, fault schedule.Fault) error {
+			old, _, err := p.roles(ctx)
+			if err != nil {
+				return err
+			}
+			if err := away(ctx, fault, old); err != nil {
+				return err
+			}
+			err = errors.Join(p.moved(ctx, old), repair(ctx, fault, old), p.follow(ctx), p.inSync(ctx))
+			e.note("another server is the master")
+			return err
+		}
 	}
-	w.actions["redis failover"] = func(ctx context.Context, fault schedule.Fault) error {
-		master, _, err := p.roles(ctx)
-		if err != nil {
-			return err
-		}
-		err = insist(ctx, "ask for a failover", func(ctx context.Context) error {
-			// Refused for some seconds after the last one.
-			return p.sentinel.Client().Do(ctx, "SENTINEL", "FAILOVER", masterName).Err()
+	e.actions["redis failover"] = failover(
+		func(ctx context.Context, _ schedule.Fault, _ *servers.Redis) error {
+			return retry(ctx, "request a failover", func(ctx context.Context) error {
+				// Refused for some seconds after the last one.
+				return p.sentinel.Client().Do(ctx, "SENTINEL", "FAILOVER", masterName).Err()
+			})
+		},
+		func(ctx context.Context, fault schedule.Fault, _ *servers.Redis) error {
+			kit.Sleep(ctx, fault.For) // the old one is still a master, for clients that have not heard of it
+			return nil
 		})
-		if err != nil {
-			return err
-		}
-		// The old one stays a master, for those who have not heard of it.
-		return over(ctx, master, func(ctx context.Context) error {
-			rest(ctx, fault.For)
-			return p.follow(ctx)
-		})
-	}
-	w.actions["redis kill"] = func(ctx context.Context, fault schedule.Fault) error {
-		master, _, err := p.roles(ctx)
-		if err != nil {
-			return err
-		}
-		if err := master.Kill(); err != nil {
-			return err
-		}
-		return over(ctx, master, func(ctx context.Context) error {
-			rest(ctx, fault.For)
-			ctx, cancel := mending(ctx)
+	e.actions["redis kill"] = failover(
+		func(_ context.Context, _ schedule.Fault, old *servers.Redis) error { return old.Kill() },
+		func(ctx context.Context, fault schedule.Fault, old *servers.Redis) error {
+			kit.Sleep(ctx, fault.For)
+			ctx, cancel := repairContext(ctx)
 			defer cancel()
-			return errors.Join(master.Restart(ctx), p.follow(ctx))
+			return old.Restart(ctx)
 		})
-	}
-	w.actions["redis freeze"] = func(ctx context.Context, fault schedule.Fault) error {
-		master, _, err := p.roles(ctx)
-		if err != nil {
+	e.actions["redis freeze"] = failover(
+		func(_ context.Context, _ schedule.Fault, old *servers.Redis) error { return old.Freeze() },
+		func(ctx context.Context, fault schedule.Fault, old *servers.Redis) error {
+			const leaveTime = time.Second // until every client has heard of the new master
+			kit.Sleep(ctx, leaveTime)
+			err := old.Thaw() // it resumes as a master, with what was sent to it meanwhile
+			kit.Sleep(ctx, fault.For)
 			return err
-		}
-		if err := master.Freeze(); err != nil {
-			return err
-		}
-		return over(ctx, master, func(ctx context.Context) error {
-			// It goes on as a master that everybody has left, with what it was sent meanwhile.
-			rest(ctx, leaveTime)
-			err := master.Thaw()
-			rest(ctx, fault.For)
-			return errors.Join(err, p.follow(ctx))
 		})
-	}
 }
 
-// leaveTime is how long it takes at most until every client has heard of the new master.
-const leaveTime = time.Second
-
-// failovers are those faults.
 var failovers = schedule.Domain{
 	Name:     "redis",
 	Kinds:    []schedule.Kind{{Name: "failover", Max: 2 * time.Second}, {Name: "kill", Max: 2 * time.Second}, {Name: "freeze", Max: 2 * time.Second}},
 	QuietMin: 2 * time.Second, QuietMax: 4 * time.Second,
 }
 
-func TestNoFailoverLosesAStart(t *testing.T) { //nolint:paralleltest // it takes the whole machine
+func TestNoFailoverLosesAStart(t *testing.T) { //nolint:paralleltest // it uses the whole machine
 	seed, duration := seed(), *durationFlag/4
-	faults := schedule.Deal(seed, duration, consumers, failovers, network("ingress"))
-	t.Logf("go test ./chaos -run '^%s$' -chaos.seed %d -chaos.duration %s\n%s", t.Name(), seed, *durationFlag, faults)
+	faults := newSchedule(t, seed, duration, consumers, failovers, network("ingress"))
 	p := newPair(t)
 	config := redisConfig{Addresses: []string{p.sentinel.Addr()}, Master: masterName}
 	admin := config.connect()
 	t.Cleanup(func() { assert.NoError(t, admin.Close()) })
-	w := newWorld(t, seed, setting{
-		name: "failovers", redis: config, admin: admin, partitions: 4, instances: 2, publishers: 3, pause: 40 * time.Millisecond,
+	e := newEnv(t, seed, setting{
+		name: "failovers", redis: config, direct: config, admin: admin, partitions: 4, instances: 2, publishers: 3, pause: 40 * time.Millisecond,
 		copies: 1, failover: true,
 	})
-	w.pairActions(p)
-	w.judge(w.run(faults, duration))
+	e.pairActions(p)
+	e.assertNone(e.run(faults, duration))
 }

@@ -7,75 +7,71 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redisevents/restatestart/internal/e2e/chaos/check"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// watch looks at the stored positions all along, and at what the streams hold.
-type watch struct {
-	record     *check.Record
-	client     redis.UniversalClient
-	keys       wire.Keys
-	partitions int
-	live       bool // what a stream holds it will hold for ever, so that it can be told at once
+const (
+	samplePause   = 3 * time.Millisecond   // between two samples of the positions
+	checkInterval = 250 * time.Millisecond // between two checks of the record
+)
 
-	looking sync.Mutex // held over a look: what was read first must be noted first
+// watch samples the stored positions all the time, and reads the streams up to them.
+type watch struct {
+	*kit.Topic
+
+	record *check.Record
+	live   bool // streams lose nothing, so that the record can be checked meanwhile
+
+	sampling sync.Mutex // held over a sample: what was read first must be recorded first
 
 	mu         sync.Mutex
 	violations []check.Violation
 }
 
-const (
-	// watchPause is between two looks at the positions.
-	watchPause = 3 * time.Millisecond
-	// liveInterval is between two looks at what that means.
-	liveInterval = 250 * time.Millisecond
-)
-
-// run watches until the context ends, or something is broken: it calls broken then.
-func (w *watch) run(ctx context.Context, broken func()) {
-	ends := make([]wire.ID, w.partitions)
-	looked := time.Now()
+// run watches until the context ends, or something is violated: it calls violated then.
+func (w *watch) run(ctx context.Context, violated func()) {
+	ends := make([]wire.ID, w.Partitions)
+	checked := time.Now()
 	for ctx.Err() == nil {
-		positions, err := w.look(ctx)
+		positions, err := w.sample(ctx)
 		if err != nil {
-			rest(ctx, 10*watchPause) // Redis is away
+			kit.Sleep(ctx, 10*samplePause) // Redis is down
 			continue
 		}
-		if w.live && time.Since(looked) > liveInterval {
-			looked = time.Now()
+		if w.live && time.Since(checked) > checkInterval {
+			checked = time.Now()
 			w.follow(ctx, positions, ends)
 			if found := w.record.Live(); len(found) > 0 {
 				w.mu.Lock()
-				w.violations = append(w.violations, found...)
+				w.violations = found
 				w.mu.Unlock()
-				broken()
+				violated()
 				return
 			}
 		}
-		rest(ctx, watchPause)
+		kit.Sleep(ctx, samplePause)
 	}
 }
 
-// look notes the positions.
-func (w *watch) look(ctx context.Context) (map[int]wire.ID, error) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
-	// One after the other: were the position the later one, as it can be in a pipeline while a slot moves, it would
-	// seem older than it is.
-	stored, err := w.client.HGetAll(ctx, w.keys.Positions(consumerName)).Result()
+// sample records the positions.
+func (w *watch) sample(ctx context.Context) (map[int]wire.ID, error) {
+	w.sampling.Lock()
+	defer w.sampling.Unlock()
+	// One after the other: a pipeline may read the positions last while a slot moves, and they would seem older than they
+	// are.
+	stored, err := w.Client.HGetAll(ctx, w.Positions(kit.ConsumerName)).Result()
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	meta, err := w.client.HGetAll(ctx, w.keys.PositionsMeta(consumerName)).Result()
+	meta, err := w.Client.HGetAll(ctx, w.PositionsMeta(kit.ConsumerName)).Result()
 	if err != nil {
 		return nil, err
 	}
-	positions := make(map[int]wire.ID, w.partitions)
-	for partition := range w.partitions {
+	positions := make(map[int]wire.ID, w.Partitions)
+	for partition := range w.Partitions {
 		value, found := stored[wire.PositionField(partition)]
 		if !found {
 			continue
@@ -84,7 +80,7 @@ func (w *watch) look(ctx context.Context) (map[int]wire.ID, error) {
 		if err != nil {
 			return nil, fmt.Errorf("position of partition %d: %w", partition, err)
 		}
-		// Zero when it is missing: the time of the look counts then.
+		// Zero when it is missing: the time of the sample counts then.
 		written, _ := time.Parse(wire.TimeLayout, meta[fmt.Sprintf("%d:updatedUtc", partition)])
 		w.record.Position(partition, id, written, now)
 		positions[partition] = id
@@ -92,15 +88,15 @@ func (w *watch) look(ctx context.Context) (map[int]wire.ID, error) {
 	return positions, nil
 }
 
-// follow tells what the streams hold up to the positions.
+// follow records what the streams hold up to the positions.
 func (w *watch) follow(ctx context.Context, positions map[int]wire.ID, ends []wire.ID) {
 	for partition, id := range positions {
 		if id.Compare(ends[partition]) <= 0 {
 			continue
 		}
-		entries, err := readStream(ctx, w.client, w.keys, partition, "("+ends[partition].String(), id.String())
+		entries, err := readStream(ctx, w.Topic, partition, "("+ends[partition].String(), id.String())
 		if err != nil {
-			continue // the next look has another try
+			continue // the next sample tries again
 		}
 		w.record.Append(partition, entries...)
 		ends[partition] = id
@@ -114,11 +110,10 @@ func (w *watch) found() []check.Violation {
 }
 
 // readStream reads a part of a partition's stream, in pages.
-func readStream(ctx context.Context, client redis.UniversalClient, keys wire.Keys, partition int, from, to string) ([]check.Entry, error) {
+func readStream(ctx context.Context, topic *kit.Topic, partition int, from, to string) (entries []check.Entry, err error) {
 	const page = 1_000
-	var entries []check.Entry
 	for {
-		read, err := client.XRangeN(ctx, keys.Stream(partition), from, to, page).Result()
+		read, err := topic.Client.XRangeN(ctx, topic.Stream(partition), from, to, page).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -127,11 +122,11 @@ func readStream(ctx context.Context, client redis.UniversalClient, keys wire.Key
 			if err != nil {
 				return nil, err
 			}
-			var m message
-			if err := json.Unmarshal([]byte(wire.Decode(id, one.Values).Body), &m); err != nil {
+			var bet kit.Bet
+			if err := json.Unmarshal([]byte(wire.Decode(id, one.Values).Body), &bet); err != nil {
 				return nil, fmt.Errorf("entry %s of partition %d: %w", one.ID, partition, err)
 			}
-			entries = append(entries, check.Entry{Ref: check.Ref{Partition: partition, ID: id}, Message: m.Name, Key: m.Claim})
+			entries = append(entries, check.Entry{Ref: check.Ref{Partition: partition, ID: id}, Message: bet.ID, Key: bet.Claim})
 		}
 		if len(read) < page {
 			return entries, nil

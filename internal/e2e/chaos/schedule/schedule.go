@@ -1,25 +1,25 @@
-// Package schedule deals faults: what goes wrong, when, and for how long, all of it from a seed, so that a run can be
-// repeated. It knows nothing of what the faults are.
+// Package schedule makes faults from a seed: which, when, and for how long. The same seed repeats a run. What the faults do is
+// up to its caller.
 package schedule
 
 import (
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Domain is what goes wrong by itself: of one domain there is one fault at a time, and those of different domains
-// meet as they may.
+// Domain is one source of faults. It has one fault at a time; those of different domains overlap.
 type Domain struct {
-	Name  string
-	Kinds []Kind // every one is dealt before any comes again; one that stands here twice comes twice as often
-	// Quiet is the time between two faults: at least, and at most.
-	QuietMin, QuietMax time.Duration
+	Name               string
+	Kinds              []Kind        // each occurs once before any occurs again; one that is listed twice occurs twice as often
+	QuietMin, QuietMax time.Duration // between two faults
 }
 
-// Kind is a kind of fault and how long it lasts: at least, and at most.
+// Kind is a kind of fault and how long it lasts.
 type Kind struct {
 	Name     string
 	Min, Max time.Duration
@@ -31,7 +31,7 @@ type Fault struct {
 	Kind   string
 	At     time.Duration // since the beginning
 	For    time.Duration // how long it lasts
-	Choice int           // not negative; for a kind that comes in several forms
+	Choice int           // not negative; selects among the forms of a kind
 }
 
 // String is such as `12.3s freeze 10s`.
@@ -42,18 +42,18 @@ func (f Fault) String() string {
 // Schedule is the faults of a run, those of each domain in order.
 type Schedule map[string][]Fault
 
-// Deal makes the schedule of a seed. No fault lasts beyond the duration.
-func Deal(seed uint64, duration time.Duration, domains ...Domain) Schedule {
+// New makes the schedule of a seed. No fault lasts beyond the duration.
+func New(seed uint64, duration time.Duration, domains ...Domain) Schedule {
 	schedule := make(Schedule, len(domains))
 	for _, domain := range domains {
-		// Each domain has a sequence of its own: another kind in one leaves the others as they are.
+		// Each domain has its own sequence: a change of one leaves the others as they are.
 		random := rand.New(rand.NewPCG(seed, hash(domain.Name)))
-		schedule[domain.Name] = deal(random, duration, domain)
+		schedule[domain.Name] = faultsOf(random, duration, domain)
 	}
 	return schedule
 }
 
-func deal(random *rand.Rand, duration time.Duration, domain Domain) []Fault {
+func faultsOf(random *rand.Rand, duration time.Duration, domain Domain) []Fault {
 	var faults []Fault
 	at := time.Duration(0)
 	for {
@@ -76,22 +76,15 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 }
 
 func hash(name string) uint64 {
-	var sum uint64 = 14695981039346656037 // FNV-1a
-	for _, b := range []byte(name) {
-		sum = (sum ^ uint64(b)) * 1099511628211
-	}
-	return sum
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(name)) // it never fails
+	return sum.Sum64()
 }
 
 // String is a line for each domain.
 func (s Schedule) String() string {
-	names := make([]string, 0, len(s))
-	for name := range s {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var text strings.Builder
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
 		fmt.Fprintf(&text, "%s:", name)
 		for i, fault := range s[name] {
 			if i > 0 {

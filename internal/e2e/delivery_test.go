@@ -1,0 +1,274 @@
+package e2e_test
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/e2e/kit"
+	"github.com/redisevents/restatestart/internal/e2e/payout"
+	"github.com/redisevents/restatestart/internal/e2e/servers"
+	"github.com/redisevents/restatestart/internal/wire"
+)
+
+func TestTwentyThousandMessagesStartTwoThousandPayoutsOnce(t *testing.T) { //nolint:paralleltest // it uses the whole machine
+	server, bets := newBets(t, 4, servers.RedisOptions{})
+	restate, service, ingress := startPayouts(t)
+	starter := newStarter(t, restatestart.Options{Ingress: ingress.URL})
+
+	const messages, every = 20_000, 10
+	all := settled(messages, every)
+	began := time.Now()
+	consumer := run(t, connect(t, server), bets, starter, restatestart.ConsumerOptions{})
+	publish(t, bets, all)
+	ingress.AwaitAccepted(t, messages/every)
+	accepted := time.Since(began)
+	assertStartedOnce(t, bets, restate, payout.Workflow, service, claims(all))
+	consumer.stop(t)
+
+	processed := int64(0)
+	for _, partition := range consumer.Status().Partitions {
+		processed += partition.Passed
+	}
+	assert.EqualValues(t, messages, processed)
+	assert.Equal(t, kit.Counts{Accepted: messages / every}, ingress.Counts(), "nothing was posted twice")
+	t.Logf("%d messages, %d kept, all accepted within %.1f s, run within %.1f s: %s",
+		messages, messages/every, accepted.Seconds(), time.Since(began).Seconds(), ingress.Counts())
+}
+
+// Which faults lose no start is what package chaos proves; this is what each server's outage looks like meanwhile.
+func TestNoStartIsLostOrMadeTwiceOverKillsOfRedisAndRestate(t *testing.T) { //nolint:paralleltest // it uses the whole machine
+	server, bets := newBets(t, 4, servers.RedisOptions{Fsync: "always"})
+	restate, service, ingress := startPayouts(t)
+	// Two attempts: while Restate is down, partitions block instead of waiting inside Handle.
+	starter := newStarter(t, restatestart.Options{Ingress: ingress.URL, MaxAttempts: 2})
+
+	const messages, every, chunk, pause = 3_000, 5, 10, 15 * time.Millisecond
+	all := settled(messages, every)
+	began := time.Now()
+	consumer := run(t, connect(t, server), bets, starter, restatestart.ConsumerOptions{HoldMax: 2 * time.Second})
+	repeats, failed := 0, make(chan error, 1)
+	go func() {
+		var err error
+		repeats, err = bets.Publish(t.Context(), all, chunk, pause)
+		failed <- err
+	}()
+	awaitCause := func(cause string) (blocked *restatestart.Blocked) {
+		t.Helper()
+		require.Less(t, ingress.Counts().Accepted, messages/every, "the kill comes in the middle")
+		kit.Await(t, func() bool {
+			for partition := range bets.Partitions {
+				if blocked = consumer.blocked(partition); blocked != nil && blocked.Cause == cause {
+					return true
+				}
+			}
+			return false
+		}, "a partition is blocked by its %s", cause)
+		return blocked
+	}
+
+	ingress.AwaitAccepted(t, messages/every/4)
+	require.NoError(t, server.Kill())
+	awaitCause("read")
+	require.NoError(t, server.Restart(t.Context()))
+	ingress.AwaitAccepted(t, messages/every/2)
+	assert.Zero(t, ingress.Counts().Broken)
+	require.NoError(t, restate.Kill())
+	held := awaitCause("starts")
+	require.NotEmpty(t, held.Failed)
+	assert.Contains(t, []restatestart.Reason{restatestart.ReasonUnreachable, restatestart.ReasonServer}, held.Failed[0].Reason)
+	require.NoError(t, restate.Restart(t.Context()))
+
+	require.NoError(t, <-failed)
+	assert.Positive(t, repeats, "publishing continued while Redis was down")
+	before := ingress.Counts().Repeated
+	// What a publisher adds again although its first try was applied. The kill may have made such bets too.
+	const again = 10
+	publish(t, bets, all[:again*every])
+	assertStartedOnce(t, bets, restate, payout.Workflow, service, claims(all))
+	assert.True(t, consumer.alive())
+	bodies := bets.Bodies(t)
+	assert.GreaterOrEqual(t, countClaims(bodies), messages/every+again)
+	assert.GreaterOrEqual(t, ingress.Counts().Repeated, before+again, "a bet that is there twice was previously accepted")
+	for partition := range bets.Partitions {
+		assert.Nil(t, consumer.blocked(partition))
+	}
+	t.Logf("%d messages, %d kept, in %.1f s; %d adds repeated, %d entries twice: %s",
+		messages, messages/every, time.Since(began).Seconds(), repeats, len(bodies)-messages, ingress.Counts())
+}
+
+// The preflight, which is not strict, finds the workflow once it is registered.
+func TestAWorkflowThatIsRegisteredLateHoldsItsPartitionOnly(t *testing.T) {
+	t.Parallel()
+	const lateWorkflow, held = "LatePayout", 2
+	server, bets := newBets(t, 4, servers.RedisOptions{})
+	restate, service, ingress := startPayouts(t)
+	late := payout.StartService(t, lateWorkflow)
+	starter := newStarter(t, restatestart.Options{Ingress: ingress.URL})
+
+	// Five batches a partition, and the second batch of one of them contains the late one.
+	const perPartition, batch, lateAt = 100, 20, 33
+	began := time.Now()
+	var atOnce, behind []string // claims that can be started before the registration, and those that have to wait
+	for partition := range bets.Partitions {
+		for n := range perPartition {
+			b := kit.Bet{ID: fmt.Sprintf("b-%d-%d", partition, n), Claim: fmt.Sprintf("c-%d-%d", partition, n)}
+			switch {
+			case partition == held && n == lateAt:
+				b.Workflow = lateWorkflow
+			case partition == held && n/batch > lateAt/batch:
+				behind = append(behind, b.Claim)
+			default:
+				atOnce = append(atOnce, b.Claim)
+			}
+			bets.Add(t, partition, b)
+		}
+	}
+	lateKey := fmt.Sprintf("c-%d-%d", held, lateAt)
+	consumer := run(t, connect(t, server), bets, starter, restatestart.ConsumerOptions{
+		BatchSize: batch, Preflight: &restatestart.Preflight{
+			AdminURL: restate.Admin(), Workflows: []restatestart.PreflightWorkflow{{Name: payout.Workflow}, {Name: lateWorkflow}},
+		},
+	})
+	awaitCompleted(t, restate, payout.Workflow, len(atOnce))
+	consumer.awaitBlocked(t, held)
+	consumer.awaitIdle(t, bets.Partitions-1)
+	kit.Sleep(t.Context(), time.Until(began.Add(5*time.Second)))
+
+	status := consumer.Status()
+	assert.Equal(t, restatestart.PreflightTrouble, status.Preflight.State)
+	require.Len(t, status.Preflight.Findings, 1)
+	assert.Equal(t, restatestart.PreflightUnknownWorkflow, status.Preflight.Findings[0].Code)
+	for _, partition := range status.Partitions {
+		if partition.Partition == held {
+			assert.Equal(t, restatestart.StateBlocked, partition.State)
+			assert.EqualValues(t, lateAt/batch*batch, partition.Passed, "its position is before the batch")
+		} else {
+			assert.Equal(t, restatestart.StateIdle, partition.State)
+			assert.EqualValues(t, perPartition, partition.Passed)
+		}
+	}
+	blocked := consumer.blocked(held)
+	require.NotNil(t, blocked)
+	assert.Equal(t, "starts", blocked.Cause)
+	require.Len(t, blocked.Failed, 1, "its neighbours were accepted")
+	failed := blocked.Failed[0]
+	assert.Equal(t, []any{lateWorkflow, lateKey, restatestart.ReasonNotFound, "not_found", 404, bets.Stream(held)},
+		[]any{failed.Workflow, failed.Key, failed.Reason, failed.Reason.String(), failed.Status, failed.Stream})
+	assert.ElementsMatch(t, atOnce, slices.Collect(maps.Keys(service.Executions())), "what is not behind it has run")
+	// The late one only, after waits of 1, 2, 4 and 8 s: a slow machine may be in the last of them.
+	assert.LessOrEqual(t, ingress.Counts().Refused, 4)
+	assert.Equal(t, len(atOnce), ingress.Counts().Accepted)
+
+	register(t, restate, late)
+	assertStartedOnce(t, bets, restate, payout.Workflow, service, append(atOnce, behind...))
+	assertStartedOnce(t, bets, restate, lateWorkflow, late, []string{lateKey})
+	assert.Nil(t, consumer.blocked(held))
+	assert.Zero(t, ingress.Counts().Repeated, "what was accepted is not posted again")
+	kit.Await(t, func() bool { return consumer.Status().Preflight.State == restatestart.PreflightPassed }, "the preflight passed")
+	t.Logf("%d messages, all kept, in %.1f s: %s", bets.Partitions*perPartition, time.Since(began).Seconds(), ingress.Counts())
+}
+
+func TestPartitionsThatAreAddedAreReadWithTheSmallestPool(t *testing.T) {
+	t.Parallel()
+	server, bets := newBets(t, 2, noFsync)
+	const grown, messages = 4, 400
+	options := kit.ClientOptions(server.Addr())
+	options.PoolSize = grown + 1 // the least that Run accepts
+	seen := &handled{}
+	run(t, kit.Connect(t, options), bets, seen, restatestart.ConsumerOptions{})
+	publish(t, bets, settled(messages, 1))
+	seen.await(t, messages)
+
+	require.NoError(t, bets.Client.HSet(t.Context(), bets.Meta(), wire.MetaPartitions, grown).Err())
+	bets.Partitions = grown
+	publish(t, bets, settled(messages, 1))
+	seen.await(t, 2*messages)
+	bets.AwaitEnd(t)
+	assert.Len(t, seen.entries(), 2*messages, "nothing was delivered twice")
+}
+
+// A new entry ends the read that waits for it: it does not wait for the end of Block.
+func TestANewEntryDoesNotWaitForTheEndOfARead(t *testing.T) {
+	t.Parallel()
+	server, bets := newBets(t, 2, noFsync)
+	seen := &handled{}
+	consumer := run(t, connect(t, server), bets, seen, restatestart.ConsumerOptions{})
+	const samples, pause, target = 20, 130 * time.Millisecond, 50 * time.Millisecond
+	took := make([]time.Duration, 0, samples)
+	for n := range samples {
+		consumer.awaitIdle(t, bets.Partitions)
+		kit.Sleep(t.Context(), pause) // anywhere within a read
+		added := time.Now()
+		bets.Add(t, n%bets.Partitions, kit.Bet{ID: fmt.Sprintf("b-%d", n)})
+		seen.await(t, n+1)
+		took = append(took, seen.last().Sub(added))
+	}
+	slices.Sort(took)
+	// Loose, for a busy machine: a read that waits for its end takes far longer.
+	assert.Less(t, took[samples/2], restatestart.DefaultBlock/2)
+	t.Logf("%d messages: median %s, longest %s (target %s)", samples, took[samples/2], took[samples-1], target)
+}
+
+// A failover that keeps the entry and loses the position that was written after it.
+func TestAPositionLostByAFailoverIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	p := newReplicated(t)
+	consumed := kit.NewTopic(t, p.primary.Client(), "bets_settled", 1)
+	promoted := &kit.Topic{Keys: consumed.Keys, Client: p.replica.Client(), Partitions: 1}
+	seen := &handled{}
+	consumer := run(t, p.client, consumed, seen, restatestart.ConsumerOptions{PersistInterval: 2 * time.Second, HoldMin: 50 * time.Millisecond})
+	id := consumed.Add(t, 0, kit.Bet{ID: "first"})
+	seen.await(t, 1)
+	kit.Await(t, func() bool { last, _ := promoted.Last(t.Context(), 0); return last == id })
+	p.promote(t)
+	consumed.AwaitPosition(t, 0, id)
+	p.failOver(t)
+	promoted.AwaitPosition(t, 0, id)
+	assert.True(t, consumer.alive())
+	assert.Len(t, seen.entries(), 1)
+}
+
+// A read that waits outlives the server. The client retries nothing, so that the library sees every broken read.
+func TestAWaitingReadOutlivesThreeKillsOfRedis(t *testing.T) {
+	t.Parallel()
+	server, bets := newBets(t, 1, servers.RedisOptions{})
+	options := kit.ClientOptions(server.Addr())
+	options.MaxRetries, options.DialerRetries = -1, 1
+	const kills = 3
+	seen, log := &handled{}, newErrorLog(t)
+	consumer := run(t, kit.Connect(t, options), bets, seen, restatestart.ConsumerOptions{Logger: slog.New(log)})
+	ids := bets.AddN(t, 1)
+	seen.await(t, 1)
+	for range kills {
+		kit.Sleep(t.Context(), time.Second)
+		require.NoError(t, server.Kill())
+		require.NoError(t, server.Restart(t.Context()))
+	}
+	kit.Sleep(t.Context(), time.Second)
+	added := time.Now()
+	var id string
+	kit.Await(t, func() (done bool) {
+		// The first command after a restart can fail.
+		id = ""
+		args, _ := bets.XAdd(0, kit.Bet{ID: "second"})
+		id, _ = bets.Client.XAdd(t.Context(), args).Result()
+		return id != ""
+	})
+	seen.await(t, 2)
+	took := seen.last().Sub(added)
+	kit.Sleep(t.Context(), time.Second) // long enough for a second delivery
+	assert.Equal(t, append(ids, id), seen.entries())
+	consumer.stop(t)
+	bets.AwaitEnd(t)
+	// One for the reads and one for the positions, each time.
+	assert.LessOrEqual(t, log.lines.Load(), int64(2*kills))
+	t.Logf("2 messages over %d kills, the last delivered after %s; %d lines at level Error", kills, took.Round(time.Millisecond), log.lines.Load())
+}
