@@ -85,18 +85,6 @@ func TestStoppingDuringAnOutageOfRedisKeepsToTheDrainTimeout(t *testing.T) {
 	}
 }
 
-func TestAClosedClientEndsTheRun(t *testing.T) {
-	t.Parallel()
-	server, bets := newBets(t, 1, noFsync)
-	client := redis.NewUniversalClient(kit.ClientOptions(server.Addr()))
-	consumer := run(t, client, bets, &handled{}, restatestart.ConsumerOptions{})
-	consumer.fails = true
-	kit.Sleep(t.Context(), 500*time.Millisecond)
-	require.NoError(t, client.Close())
-	kit.Await(t, func() bool { return !consumer.alive() }, "Run returned")
-	require.ErrorIs(t, consumer.err, redis.ErrClosed)
-}
-
 // Two partitions share the bets evenly, so that each one's batches contain 100 of them and 20 claims. The second batches begin
 // with bet 200, and the proxy holds their starts from bet 300 on, as many as are posted at once.
 func TestStoppingAServiceAmidItsBatches(t *testing.T) {

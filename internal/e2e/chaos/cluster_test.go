@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,41 +57,20 @@ func (n nodes) agree(ctx context.Context) error {
 	})
 }
 
-// owner returns the node that serves a slot, by its own account.
+// owner returns the node that serves a slot.
 func (n nodes) owner(ctx context.Context, slot int) (*servers.Redis, error) {
-	for _, node := range n {
-		text, err := node.Client().ClusterNodes(ctx).Result()
-		if err != nil {
-			return nil, err
-		}
-		if serves(text, slot) {
-			return node, nil
+	ranges, err := n[0].Client().ClusterSlots(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	for _, served := range ranges {
+		for _, node := range n {
+			if served.Start <= slot && slot <= served.End && served.Nodes[0].Addr == node.Addr() {
+				return node, nil
+			}
 		}
 	}
 	return nil, errors.New("no node serves the slot")
-}
-
-// serves reports from an answer to CLUSTER NODES whether the node that gave it serves the slot.
-func serves(text string, slot int) bool {
-	const first = 8 // field with a range of slots
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) < first || !strings.Contains(fields[2], "myself") {
-			continue
-		}
-		for _, part := range fields[first:] {
-			from, to, found := strings.Cut(part, "-")
-			if !found {
-				to = from
-			}
-			low, err := strconv.Atoi(from)
-			high, errHigh := strconv.Atoi(to)
-			if err == nil && errHigh == nil && low <= slot && slot <= high {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // migrate moves a slot to another node, key by key, as an operator does, with a pause after each.

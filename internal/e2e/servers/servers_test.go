@@ -109,15 +109,6 @@ func TestAServerThatCannotBindDiffersFromOneThatFails(t *testing.T) {
 	assert.NotContains(t, err.Error(), "Address in use")
 }
 
-func TestAStartEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err := shell(t, "exec sleep 60", errors.New("not ready")).start(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.ErrorContains(t, err, "not ready")
-}
-
 func TestAServerThatIgnoresItsSignalIsKilled(t *testing.T) {
 	t.Parallel()
 	server := shell(t, "trap '' TERM; echo up; while :; do sleep 0.05; done", nil)

@@ -1,13 +1,11 @@
-// Package check holds what a consumer did against what its stream holds. It is told every request that a start
-// made, every answer, every position that was seen and every entry there is, and says what was broken of:
+// Package check compares what a consumer did with what its stream holds. It records every request of a start, every answer,
+// every position that was sampled and every entry, and reports violations of:
 //
 //   - each kept entry was accepted, before the position passed it;
 //   - each key ran, once, with the input of its first entry;
 //   - the starts of a key were made in the order of its entries;
 //   - a position never moved back;
 //   - nothing was started that no entry asked for.
-//
-// It knows no server: what it is told may be made up, and its own tests do that.
 package check
 
 import (
@@ -24,22 +22,22 @@ type Ref struct {
 	ID        wire.ID
 }
 
-// Entry is what a stream holds.
+// Entry is an entry of a stream.
 type Entry struct {
 	Ref
 
-	Message string // what its publisher calls it; one that was added again is there more than once
+	Message string // its publisher's name for it; one that was added again occurs more than once
 	Key     string // what it starts; empty when it is not kept
 }
 
-// Options say what to allow for.
+// Options are what the check allows for.
 type Options struct {
-	// Failover tells that Redis itself may have lost entries and positions, as a failover does with what was not
-	// copied yet. Positions may move back then, and starts may be of entries that the streams no longer hold.
+	// Failover allows Redis itself to lose entries and positions, as a failover does with what was not replicated: positions
+	// may move back, and starts may be of entries that the streams no longer hold.
 	Failover bool
 }
 
-// Record takes down what happened. It is safe for concurrent use.
+// Record is what happened. It is safe for concurrent use.
 type Record struct {
 	options Options
 
@@ -48,33 +46,33 @@ type Record struct {
 	accepted  map[Ref]time.Time // first answer that accepted it
 	keys      map[Ref]string    // as requested
 	repeats   int
-	positions map[int][]sample // those above all before
+	positions map[int][]sample // those above all earlier ones
 	last      map[int]wire.ID
-	resets    map[int][]wire.ID // asked for, and not seen
+	resets    map[int][]wire.ID // requested, and not seen yet
 	back      []Violation
 	seen      int
 	streams   map[int][]Entry
-	settled   map[int]int            // how many entries of a stream Live needs to see no more
-	before    map[int]map[string]Ref // the last settled entry of each key
+	checked   map[int]int            // how many entries of a stream Live has checked
+	before    map[int]map[string]Ref // the last checked entry of each key
 }
 
-// sample is a position that was seen.
+// sample is a position that was read.
 type sample struct {
 	id wire.ID
-	at time.Time // when it was written; when it was read, if that is not known
+	at time.Time // when it was written, or read when that is unknown
 }
 
-// New begins a record.
+// New returns an empty record.
 func New(options Options) *Record {
 	return &Record{
 		options:   options,
 		requested: map[Ref]time.Time{}, accepted: map[Ref]time.Time{}, keys: map[Ref]string{},
 		positions: map[int][]sample{}, last: map[int]wire.ID{}, resets: map[int][]wire.ID{},
-		streams: map[int][]Entry{}, settled: map[int]int{}, before: map[int]map[string]Ref{},
+		streams: map[int][]Entry{}, checked: map[int]int{}, before: map[int]map[string]Ref{},
 	}
 }
 
-// Requested notes that a start of an entry was asked for, under a key. Call it before the request goes on.
+// Requested records a request to start an entry under a key. Call it before the request is forwarded.
 func (r *Record) Requested(ref Ref, key string, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +82,7 @@ func (r *Record) Requested(ref Ref, key string, at time.Time) {
 	}
 }
 
-// Accepted notes that the start of an entry was accepted, now or before. Call it before the answer goes on.
+// Accepted records that the start of an entry was accepted, now or previously. Call it before the answer is forwarded.
 func (r *Record) Accepted(ref Ref, previously bool, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,14 +94,14 @@ func (r *Record) Accepted(ref Ref, previously bool, at time.Time) {
 	}
 }
 
-// Reset notes that a position is about to be asked to move back to a target. For each time it may do so once.
+// Reset records a request to move a position back to a target: it may do so once.
 func (r *Record) Reset(partition int, target wire.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.resets[partition] = append(r.resets[partition], target)
 }
 
-// resetLocked tells that a position that moved back to id was asked to.
+// resetLocked reports whether a position that moved back to id was requested to.
 func (r *Record) resetLocked(partition int, id wire.ID) bool {
 	asked := r.resets[partition]
 	at := slices.IndexFunc(asked, func(target wire.ID) bool { return id.Compare(target) >= 0 })
@@ -114,7 +112,7 @@ func (r *Record) resetLocked(partition int, id wire.ID) bool {
 	return true
 }
 
-// Position notes a stored position: when its writer wrote it, zero when that is not known, and when it was read.
+// Position records a stored position, when it was written, zero when that is unknown, and when it was read.
 func (r *Record) Position(partition int, id wire.ID, written, read time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,33 +146,32 @@ func (r *Record) Position(partition int, id wire.ID, written, read time.Time) {
 	r.positions[partition] = append(samples, sample{id, at})
 }
 
-// Append tells entries of a stream that follow those told before.
+// Append records entries of a stream that follow those recorded before.
 func (r *Record) Append(partition int, entries ...Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[partition] = append(r.streams[partition], entries...)
 }
 
-// Replace tells all that a stream holds, whatever was told before.
+// Replace records all entries of a stream, in place of those recorded before.
 func (r *Record) Replace(partition int, entries []Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[partition] = entries
-	delete(r.settled, partition)
+	delete(r.checked, partition)
 	delete(r.before, partition)
 }
 
-// Numbers are what a report tells.
+// Numbers are the counts of a report.
 type Numbers struct {
 	Entries   int // in the streams
 	Kept      int // of them
 	Keys      int // that they start
 	Accepted  int // entries
 	Repeats   int // answers that said PreviouslyAccepted
-	Positions int // looks at a position
+	Positions int // samples of a position
 }
 
-// Numbers counts.
 func (r *Record) Numbers() Numbers {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,20 +4,92 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// End is how everything stands once nothing happens any more.
+// Live returns the violations that are known so far, as far as the streams are, each once.
+func (r *Record) Live() []Violation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.back
+	r.back = nil
+	for partition := range r.streams {
+		found = append(found, r.passed(partition)...)
+	}
+	return found
+}
+
+// passed checks the entries that a position has passed since the last check.
+func (r *Record) passed(partition int) (found []Violation) {
+	entries, samples := r.streams[partition], r.positions[partition]
+	if r.before[partition] == nil {
+		r.before[partition] = map[string]Ref{}
+	}
+	n := 0
+	for _, entry := range entries[r.checked[partition]:] {
+		for n < len(samples) && samples[n].id.Compare(entry.ID) < 0 {
+			n++
+		}
+		if n == len(samples) {
+			break // no position has reached it
+		}
+		r.checked[partition]++
+		if entry.Key == "" {
+			continue
+		}
+		accepted, was := r.accepted[entry.Ref]
+		if first := samples[n]; !was || !accepted.Before(first.at) {
+			found = append(found, violation(Passed, entry, first.at,
+				fmt.Sprintf("position %s was written at %s, %s", first.id, clock(first.at), timeOf("accepted", accepted))))
+		}
+		found = append(found, r.overtaken(entry)...)
+	}
+	return found
+}
+
+// overtaken compares an entry with the one before it of the same key.
+func (r *Record) overtaken(entry Entry) []Violation {
+	before := r.before[entry.Partition]
+	earlier, found := before[entry.Key]
+	before[entry.Key] = entry.Ref
+	requested, asked := r.requested[entry.Ref]
+	if !found || !asked {
+		return nil
+	}
+	accepted, was := r.accepted[earlier]
+	if was && accepted.Before(requested) {
+		return nil
+	}
+	return []Violation{violation(Disorder, entry, requested,
+		fmt.Sprintf("requested at %s, and entry %s before it %s", clock(requested), earlier.ID, timeOf("accepted", accepted)))}
+}
+
+func violation(kind Kind, entry Entry, at time.Time, detail string) Violation {
+	return Violation{Kind: kind, Partition: entry.Partition, Entry: entry.ID, Key: entry.Key, At: at, Detail: detail}
+}
+
+func timeOf(what string, at time.Time) string {
+	if at.IsZero() {
+		return "never " + what
+	}
+	return what + " at " + clock(at)
+}
+
+// clock has microseconds: a position may be too early by little.
+func clock(at time.Time) string { return at.UTC().Format("15:04:05.000000") }
+
+// End is the state of everything once the run is over.
 type End struct {
 	Positions    map[int]wire.ID // stored
-	Acknowledged []string        // messages that their publisher knows to be in a stream
+	Acknowledged []string        // messages that Redis acknowledged
 	Runs         map[string]int  // by key, as the workflow's service counted them
 	Inputs       map[string]Ref  // the entry whose input each key ran with
 	Started      []string        // keys that Restate holds
 }
 
-// Verdict tells everything that is broken, of what Live did not tell. Tell all the streams before.
+// Verdict returns every violation that Live has not. Record all the streams first, with Replace.
 func (r *Record) Verdict(end End) []Violation {
 	found := r.Live()
 	r.mu.Lock()
@@ -40,7 +112,7 @@ func (r *Record) Verdict(end End) []Violation {
 			if _, accepted := r.accepted[entry.Ref]; !accepted {
 				found = append(found, Violation{
 					Kind: Lost, Partition: partition, Entry: entry.ID, Key: entry.Key,
-					Detail: told("requested", r.requested[entry.Ref]),
+					Detail: timeOf("requested", r.requested[entry.Ref]),
 				})
 			}
 		}
@@ -56,12 +128,12 @@ func (r *Record) Verdict(end End) []Violation {
 			found = append(found, Violation{Kind: Vanished, Partition: -1, Detail: "message " + message})
 		}
 	}
-	found = append(found, r.strangers(kept)...)
+	found = append(found, r.foreign(kept)...)
 	return append(found, r.runs(end, first, kept)...)
 }
 
-// strangers are requests that no entry explains.
-func (r *Record) strangers(kept map[Ref]Entry) (found []Violation) {
+// foreign returns the requests that no entry explains.
+func (r *Record) foreign(kept map[Ref]Entry) (found []Violation) {
 	for ref, key := range r.keys {
 		entry, known := kept[ref]
 		if known && entry.Key == key || !known && r.options.Failover {
@@ -75,7 +147,7 @@ func (r *Record) strangers(kept map[Ref]Entry) (found []Violation) {
 	return found
 }
 
-// runs holds what the workflow's service and Restate say against the entries.
+// runs compares the counts of the workflow's service and Restate's keys with the entries.
 func (r *Record) runs(end End, first map[string]Entry, kept map[Ref]Entry) (found []Violation) {
 	held := make(map[string]bool, len(end.Started))
 	for _, key := range end.Started {
@@ -93,7 +165,7 @@ func (r *Record) runs(end End, first map[string]Entry, kept map[Ref]Entry) (foun
 			add(RanTwice, fmt.Sprintf("%d times", runs))
 		}
 		input, ran := end.Inputs[key]
-		// A failover may have taken the first entry along, after it was started.
+		// A failover may have lost the first entry after it was started.
 		if _, known := kept[input]; ran && input != entry.Ref && (known || !r.options.Failover) {
 			add(WrongInput, fmt.Sprintf("that of entry %s of partition %d", input.ID, input.Partition))
 		}
@@ -101,17 +173,17 @@ func (r *Record) runs(end End, first map[string]Entry, kept map[Ref]Entry) (foun
 			add(NeverRan, "Restate does not hold it")
 		}
 	}
-	gone := map[string]bool{} // keys of which a failover left no entry
+	lost := map[string]bool{} // keys of which a failover may have left no entry
 	if r.options.Failover {
 		for _, key := range r.keys {
-			gone[key] = true
+			lost[key] = true
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(end.Runs)) {
 		if _, known := first[key]; known {
 			continue
 		}
-		if !gone[key] {
+		if !lost[key] {
 			found = append(found, Violation{Kind: Foreign, Partition: -1, Key: key, Detail: "it ran"})
 		}
 		if end.Runs[key] > 1 {
@@ -119,7 +191,7 @@ func (r *Record) runs(end End, first map[string]Entry, kept map[Ref]Entry) (foun
 		}
 	}
 	for _, key := range end.Started {
-		if _, known := first[key]; !known && !gone[key] {
+		if _, known := first[key]; !known && !lost[key] {
 			found = append(found, Violation{Kind: Foreign, Partition: -1, Key: key, Detail: "Restate holds it"})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Kind is what was broken.
+// Kind is a kind of violation.
 type Kind string
 
 // The kinds.
@@ -24,13 +24,13 @@ const (
 	NotAtTheEnd Kind = "a position is not at the end of its stream"
 )
 
-// Violation is one promise that was broken.
+// Violation is one promise that was not kept.
 type Violation struct {
 	Kind      Kind
-	Partition int // -1 when it is not known
+	Partition int // -1 when it is unknown
 	Entry     wire.ID
 	Key       string
-	At        time.Time // zero when it only showed at the end
+	At        time.Time // zero when it was only found at the end
 	Detail    string
 }
 
