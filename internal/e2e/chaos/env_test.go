@@ -115,7 +115,7 @@ func newEnv(t *testing.T, seed uint64, s setting) *env {
 		}
 		e.sources = append(e.sources, source)
 	}
-	e.watch = &watch{Topic: own(), record: e.record, live: !s.failover}
+	e.watch = &watch{Topic: own(), record: e.record}
 	e.consumerActions()
 	e.operatorActions()
 	e.restateActions()
@@ -180,7 +180,7 @@ func (e *env) consumer(index, number int) consumerConfig {
 	}
 }
 
-// run carries out a schedule, until it is over or something is violated, and returns the violations.
+// run carries out a schedule and returns the violations.
 func (e *env) run(faults schedule.Schedule, duration time.Duration) []check.Violation {
 	e.began = time.Now()
 	ctx, stop := context.WithTimeout(e.t.Context(), duration)
@@ -195,7 +195,7 @@ func (e *env) run(faults schedule.Schedule, duration time.Duration) []check.Viol
 	for _, source := range e.sources {
 		sources.Go(func() { source.run(ctx) })
 	}
-	watcher.Go(func() { e.watch.run(watching, stop) })
+	watcher.Go(func() { e.watch.run(watching) })
 	for _, domain := range faults {
 		breakers.Go(func() { e.carryOut(ctx, domain) })
 	}
@@ -204,18 +204,13 @@ func (e *env) run(faults schedule.Schedule, duration time.Duration) []check.Viol
 	sources.Wait()
 	e.note("the faults are over")
 	e.topic.Partitions = int(e.current.Load())
-	if len(e.watch.found()) == 0 {
-		e.publishLast()
-	}
+	e.publishLast()
 	e.awaitDone()
 	e.fleet.finish()
 	kit.Sleep(e.t.Context(), 10*samplePause) // for the last sample of the positions
 	stopWatching()
 	watcher.Wait()
 
-	if found := e.watch.found(); len(found) > 0 {
-		return found
-	}
 	end, err := e.end(e.t.Context())
 	if err != nil {
 		e.problem(fmt.Sprintf("query how everything ended: %v", err))
@@ -272,7 +267,7 @@ func (e *env) awaitDone() {
 		done func(ctx context.Context) error
 	}{{"the consumers catch up", e.caughtUp}, {"every invocation completes", e.allCompleted}} {
 		deadline := time.Now().Add(limit)
-		for len(e.watch.found()) == 0 {
+		for {
 			err := step.done(e.t.Context())
 			if err == nil {
 				break
@@ -309,11 +304,11 @@ func (e *env) allCompleted(ctx context.Context) error {
 func (e *env) end(ctx context.Context) (check.End, error) {
 	end := check.End{Runs: e.payouts.Executions(), Inputs: map[string]check.Ref{}}
 	for partition := range e.topic.Partitions {
-		entries, err := readStream(ctx, e.topic, partition, "-", "+")
+		entries, err := e.watch.entries(ctx, partition)
 		if err != nil {
 			return end, err
 		}
-		e.record.Replace(partition, entries)
+		e.record.Stream(partition, entries...)
 	}
 	var err error
 	if end.Positions, err = e.watch.sample(ctx); err != nil {

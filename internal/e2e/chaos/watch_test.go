@@ -12,46 +12,23 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-const (
-	samplePause   = 3 * time.Millisecond   // between two samples of the positions
-	checkInterval = 250 * time.Millisecond // between two checks of the record
-)
+const samplePause = 3 * time.Millisecond // between two samples of the positions
 
-// watch samples the stored positions all the time, and reads the streams up to them.
+// watch samples the stored positions all the time.
 type watch struct {
 	*kit.Topic
 
-	record *check.Record
-	live   bool // streams lose nothing, so that the record can be checked meanwhile
-
+	record   *check.Record
 	sampling sync.Mutex // held over a sample: what was read first must be recorded first
-
-	mu         sync.Mutex
-	violations []check.Violation
 }
 
-// run watches until the context ends, or something is violated: it calls violated then.
-func (w *watch) run(ctx context.Context, violated func()) {
-	ends := make([]wire.ID, w.Partitions)
-	checked := time.Now()
+func (w *watch) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		positions, err := w.sample(ctx)
-		if err != nil {
-			kit.Sleep(ctx, 10*samplePause) // Redis is down
-			continue
+		pause := samplePause
+		if _, err := w.sample(ctx); err != nil {
+			pause *= 10 // Redis is down
 		}
-		if w.live && time.Since(checked) > checkInterval {
-			checked = time.Now()
-			w.follow(ctx, positions, ends)
-			if found := w.record.Live(); len(found) > 0 {
-				w.mu.Lock()
-				w.violations = found
-				w.mu.Unlock()
-				violated()
-				return
-			}
-		}
-		kit.Sleep(ctx, samplePause)
+		kit.Sleep(ctx, pause)
 	}
 }
 
@@ -88,32 +65,11 @@ func (w *watch) sample(ctx context.Context) (map[int]wire.ID, error) {
 	return positions, nil
 }
 
-// follow records what the streams hold up to the positions.
-func (w *watch) follow(ctx context.Context, positions map[int]wire.ID, ends []wire.ID) {
-	for partition, id := range positions {
-		if id.Compare(ends[partition]) <= 0 {
-			continue
-		}
-		entries, err := readStream(ctx, w.Topic, partition, "("+ends[partition].String(), id.String())
-		if err != nil {
-			continue // the next sample tries again
-		}
-		w.record.Append(partition, entries...)
-		ends[partition] = id
-	}
-}
-
-func (w *watch) found() []check.Violation {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.violations
-}
-
-// readStream reads a part of a partition's stream, in pages.
-func readStream(ctx context.Context, topic *kit.Topic, partition int, from, to string) (entries []check.Entry, err error) {
+// entries reads a partition's stream, in pages.
+func (w *watch) entries(ctx context.Context, partition int) (entries []check.Entry, err error) {
 	const page = 1_000
-	for {
-		read, err := topic.Client.XRangeN(ctx, topic.Stream(partition), from, to, page).Result()
+	for from := "-"; ; {
+		read, err := w.Client.XRangeN(ctx, w.Stream(partition), from, "+", page).Result()
 		if err != nil {
 			return nil, err
 		}

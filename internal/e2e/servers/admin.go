@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -22,7 +20,7 @@ const (
 )
 
 // Register registers the services served at serviceURL and returns the id of their deployment. Registering the same URL
-// again returns the same id. It is retried for up to 15 s while the server starts; a refusal is an *AdminError.
+// again returns the same id. It is retried for up to 15 s.
 func (r *Restate) Register(ctx context.Context, serviceURL string) (string, error) {
 	var deployment struct {
 		ID string `json:"id"`
@@ -45,7 +43,7 @@ func (r *Restate) Unregister(ctx context.Context, deployment string) error {
 }
 
 // call makes one request, with body as JSON unless it is nil, and decodes the answer into answer unless that is nil.
-// An answer other than 2xx is an *AdminError.
+// An answer other than 2xx is an error.
 func (r *Restate) call(ctx context.Context, method, target string, body, answer any) error {
 	var reader io.Reader
 	if body != nil {
@@ -70,7 +68,8 @@ func (r *Restate) call(ctx context.Context, method, target string, body, answer 
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode/100 != 2 {
-		return readRefusal(response)
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("%s: %s", response.Status, text)
 	}
 	if answer == nil {
 		// Read to its end, so that the connection is used again.
@@ -84,29 +83,17 @@ func (r *Restate) call(ctx context.Context, method, target string, body, answer 
 	return nil
 }
 
-// callWhileStarting repeats a POST as long as its outcome is one that a starting server gives: no connection, or a 5xx
-// because the partition has no leader yet.
+// callWhileStarting repeats a POST until it succeeds: a starting server has no connections, or answers 5xx until its partition
+// has a leader.
 func (r *Restate) callWhileStarting(ctx context.Context, target string, body, answer any) error {
 	return poll(ctx, adminPatience, func(ctx context.Context) (bool, error) {
 		err := r.call(ctx, http.MethodPost, target, body, answer)
-		var refusal *AdminError
-		var decoding *json.SyntaxError
-		switch {
-		case err == nil:
-			return true, nil
-		case errors.As(err, &refusal):
-			return refusal.final(), err
-		case errors.As(err, &decoding):
-			return true, err
-		default:
-			return false, err
-		}
+		return err == nil, err
 	})
 }
 
 // Query runs one SQL statement on the server's own tables and returns its rows; a column that is NULL is left out of
-// its row, and numbers are float64. The query is retried for up to 15 s while the server starts; a statement that the
-// server refuses is an *AdminError.
+// its row, and numbers are float64. The query is retried for up to 15 s.
 func (r *Restate) Query(ctx context.Context, sql string) ([]map[string]any, error) {
 	var answer struct {
 		Rows []map[string]any `json:"rows"`
@@ -158,44 +145,3 @@ func (r *Restate) CountByStatus(ctx context.Context, workflow string) (map[strin
 
 // quote makes text a SQL string.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
-
-// refusalLimit is how many bytes of a refusal are kept.
-const refusalLimit = 1 << 10
-
-// AdminError is an answer of the admin API that is not a success.
-type AdminError struct {
-	Status int
-	Code   string // Restate's own error code, such as META0003, or ""
-	Text   string // what the server said, at most 1 KiB of it
-}
-
-func (e *AdminError) Error() string {
-	return fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
-}
-
-func readRefusal(response *http.Response) *AdminError {
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		text = fmt.Appendf(text, " (read the answer: %v)", err)
-	}
-	refusal := &AdminError{Status: response.StatusCode, Text: strings.TrimSpace(string(text))}
-	var answer struct {
-		Message string `json:"message"`
-		Code    string `json:"restate_code"`
-	}
-	if json.Unmarshal(text, &answer) == nil {
-		refusal.Code, refusal.Text = answer.Code, answer.Message
-	}
-	refusal.Text = refusal.Text[:min(len(refusal.Text), refusalLimit)]
-	return refusal
-}
-
-// wrongStatement matches the refusals of statements that will never work. The server answers most of them with the same
-// 500 as a query that came before the partition had a leader ("node lookup for partition 0 failed"): only the text differs.
-// An unknown text counts as a starting server.
-var wrongStatement = regexp.MustCompile(`SQL error|Schema error|Error during planning|non valid invocation id`)
-
-// final reports whether a server that had time to start would refuse the same request again.
-func (e *AdminError) final() bool {
-	return e.Status < http.StatusInternalServerError || e.Code != "" || wrongStatement.MatchString(e.Text)
-}

@@ -61,36 +61,16 @@ func find(tool, variable, fetched string) (string, error) {
 	return "", &MissingError{Tool: tool, Variable: variable}
 }
 
-// fetchedRestate is where tools.sh puts restate-server, or "" outside the repository. It is the native binary: the npm
-// package's own command is a Node.js wrapper, and a SIGKILL would end that instead of the server.
+// fetchedRestate is where tools.sh puts restate-server. It is the native binary: the npm package's own command is a Node.js
+// wrapper, and a SIGKILL would end that instead of the server.
 func fetchedRestate() string {
-	root, ok := repositoryRoot()
-	if !ok {
-		return ""
-	}
 	architecture := runtime.GOARCH
 	if architecture == "amd64" {
 		architecture = "x64"
 	}
-	return filepath.Join(root, ".tools", "restate-"+cmp.Or(os.Getenv(restateVersionVariable), defaultRestateVersion), "node_modules",
-		"@restatedev", fmt.Sprintf("restate-server-%s-%s", runtime.GOOS, architecture), "bin", restateServer)
-}
-
-// repositoryRoot searches upward from the working directory, a test's own package, for the library's go.mod.
-func repositoryRoot() (string, bool) {
-	directory, err := os.Getwd()
-	for err == nil {
-		text, missing := os.ReadFile(filepath.Join(directory, "go.mod"))
-		if missing == nil && firstLine(text) == "module github.com/redisevents/restatestart" {
-			return directory, true
-		}
-		parent := filepath.Dir(directory)
-		if parent == directory {
-			break
-		}
-		directory = parent
-	}
-	return "", false
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..", "..", ".tools", "restate-"+cmp.Or(os.Getenv(restateVersionVariable), defaultRestateVersion),
+		"node_modules", "@restatedev", fmt.Sprintf("restate-server-%s-%s", runtime.GOOS, architecture), "bin", restateServer)
 }
 
 // versionNumber matches both `Redis server v=7.0.15 sha=…` and `restate-server 1.7.12 (…)`.

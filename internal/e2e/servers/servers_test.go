@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -107,21 +106,6 @@ func TestAServerThatCannotBindDiffersFromOneThatFails(t *testing.T) {
 	require.NotErrorIs(t, err, errPortTaken)
 	require.ErrorContains(t, err, "another reason")
 	assert.NotContains(t, err.Error(), "Address in use")
-}
-
-func TestAServerThatIgnoresItsSignalIsKilled(t *testing.T) {
-	t.Parallel()
-	server := shell(t, "trap '' TERM; echo up; while :; do sleep 0.05; done", nil)
-	server.ready = func(context.Context, int) error {
-		if server.logSince(0) == "" {
-			return errors.New("not up")
-		}
-		return nil
-	}
-	require.NoError(t, server.start(t.Context()))
-	require.ErrorContains(t, server.process.end(syscall.SIGTERM, 20*time.Millisecond), "was killed")
-	require.NoError(t, server.close())
-	assert.NoDirExists(t, server.dir)
 }
 
 // orphanVariable set in its environment makes the test binary start a child, print its process id and wait to be killed.

@@ -52,8 +52,6 @@ type Record struct {
 	back      []Violation
 	seen      int
 	streams   map[int][]Entry
-	checked   map[int]int            // how many entries of a stream Live has checked
-	before    map[int]map[string]Ref // the last checked entry of each key
 }
 
 // sample is a position that was read.
@@ -68,7 +66,7 @@ func New(options Options) *Record {
 		options:   options,
 		requested: map[Ref]time.Time{}, accepted: map[Ref]time.Time{}, keys: map[Ref]string{},
 		positions: map[int][]sample{}, last: map[int]wire.ID{}, resets: map[int][]wire.ID{},
-		streams: map[int][]Entry{}, checked: map[int]int{}, before: map[int]map[string]Ref{},
+		streams: map[int][]Entry{},
 	}
 }
 
@@ -126,11 +124,11 @@ func (r *Record) Position(partition int, id wire.ID, written, read time.Time) {
 	switch {
 	case id.Compare(last) > 0:
 	case r.options.Failover:
-		// What was seen above it was lost, and passed nothing.
+		// What was read above it was lost, and passed nothing.
 		samples = slices.DeleteFunc(samples, func(s sample) bool { return s.id.Compare(id) > 0 })
 		r.positions[partition] = samples
 	case r.resetLocked(partition, id):
-		// What it passed before it has passed, as far as that goes.
+		// What it passed before stays passed.
 	default:
 		r.back = append(r.back, Violation{
 			Kind: Backward, Partition: partition, Entry: id, At: read, Detail: "it was " + last.String() + " before",
@@ -146,20 +144,11 @@ func (r *Record) Position(partition int, id wire.ID, written, read time.Time) {
 	r.positions[partition] = append(samples, sample{id, at})
 }
 
-// Append records entries of a stream that follow those recorded before.
-func (r *Record) Append(partition int, entries ...Entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.streams[partition] = append(r.streams[partition], entries...)
-}
-
-// Replace records all entries of a stream, in place of those recorded before.
-func (r *Record) Replace(partition int, entries []Entry) {
+// Stream records all entries of a partition.
+func (r *Record) Stream(partition int, entries ...Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[partition] = entries
-	delete(r.checked, partition)
-	delete(r.before, partition)
 }
 
 // Numbers are the counts of a report.
@@ -172,6 +161,7 @@ type Numbers struct {
 	Positions int // samples of a position
 }
 
+// Numbers returns the counts.
 func (r *Record) Numbers() Numbers {
 	r.mu.Lock()
 	defer r.mu.Unlock()

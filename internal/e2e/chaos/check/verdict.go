@@ -9,33 +9,17 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Live returns the violations that are known so far, as far as the streams are, each once.
-func (r *Record) Live() []Violation {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	found := r.back
-	r.back = nil
-	for partition := range r.streams {
-		found = append(found, r.passed(partition)...)
-	}
-	return found
-}
-
-// passed checks the entries that a position has passed since the last check.
+// passed checks the entries that the positions of a partition have passed.
 func (r *Record) passed(partition int) (found []Violation) {
-	entries, samples := r.streams[partition], r.positions[partition]
-	if r.before[partition] == nil {
-		r.before[partition] = map[string]Ref{}
-	}
+	samples, before := r.positions[partition], map[string]Ref{} // the entry before of each key
 	n := 0
-	for _, entry := range entries[r.checked[partition]:] {
+	for _, entry := range r.streams[partition] {
 		for n < len(samples) && samples[n].id.Compare(entry.ID) < 0 {
 			n++
 		}
 		if n == len(samples) {
 			break // no position has reached it
 		}
-		r.checked[partition]++
 		if entry.Key == "" {
 			continue
 		}
@@ -44,26 +28,15 @@ func (r *Record) passed(partition int) (found []Violation) {
 			found = append(found, violation(Passed, entry, first.at,
 				fmt.Sprintf("position %s was written at %s, %s", first.id, clock(first.at), timeOf("accepted", accepted))))
 		}
-		found = append(found, r.overtaken(entry)...)
+		earlier, second := before[entry.Key]
+		before[entry.Key] = entry.Ref
+		accepted, was = r.accepted[earlier]
+		if requested, asked := r.requested[entry.Ref]; second && asked && (!was || !accepted.Before(requested)) {
+			found = append(found, violation(Disorder, entry, requested,
+				fmt.Sprintf("requested at %s, and entry %s before it %s", clock(requested), earlier.ID, timeOf("accepted", accepted))))
+		}
 	}
 	return found
-}
-
-// overtaken compares an entry with the one before it of the same key.
-func (r *Record) overtaken(entry Entry) []Violation {
-	before := r.before[entry.Partition]
-	earlier, found := before[entry.Key]
-	before[entry.Key] = entry.Ref
-	requested, asked := r.requested[entry.Ref]
-	if !found || !asked {
-		return nil
-	}
-	accepted, was := r.accepted[earlier]
-	if was && accepted.Before(requested) {
-		return nil
-	}
-	return []Violation{violation(Disorder, entry, requested,
-		fmt.Sprintf("requested at %s, and entry %s before it %s", clock(requested), earlier.ID, timeOf("accepted", accepted)))}
 }
 
 func violation(kind Kind, entry Entry, at time.Time, detail string) Violation {
@@ -89,15 +62,16 @@ type End struct {
 	Started      []string        // keys that Restate holds
 }
 
-// Verdict returns every violation that Live has not. Record all the streams first, with Replace.
+// Verdict returns every violation. Record all the streams first.
 func (r *Record) Verdict(end End) []Violation {
-	found := r.Live()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	found := slices.Clone(r.back)
 	first := map[string]Entry{}
 	kept := map[Ref]Entry{}
 	messages := map[string]bool{}
 	for _, partition := range slices.Sorted(maps.Keys(r.streams)) {
+		found = append(found, r.passed(partition)...)
 		var last wire.ID
 		for _, entry := range r.streams[partition] {
 			last = entry.ID

@@ -89,19 +89,6 @@ func receiveReset(t *testing.T, conn net.Conn) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
-func TestDataAndItsEndPassBothWays(t *testing.T) {
-	t.Parallel()
-	conn := dial(t, echo(t))
-	text := strings.Repeat("0123456789", 100_000)
-	go func() {
-		_, _ = conn.Write([]byte(text))
-		_ = conn.CloseWrite()
-	}()
-	got, err := io.ReadAll(conn)
-	require.NoError(t, err)
-	assert.Equal(t, len(text), len(got))
-}
-
 func TestLatencyAndRateDelayAndLoseNothing(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []proxy.Fault{{Latency: moment}, {Rate: 1_000}} {
