@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"testing"
@@ -27,7 +26,7 @@ func TestTwentyThousandMessagesStartTwoThousandPayoutsOnce(t *testing.T) { //nol
 	all := settled(messages, every)
 	began := time.Now()
 	consumer := run(t, connect(t, server), bets, starter, restatestart.ConsumerOptions{})
-	publish(t, bets, all)
+	bets.Publish(t, all)
 	ingress.AwaitAccepted(t, messages/every)
 	accepted := time.Since(began)
 	assertStartedOnce(t, bets, restate, payout.Workflow, service, claims(all))
@@ -41,76 +40,6 @@ func TestTwentyThousandMessagesStartTwoThousandPayoutsOnce(t *testing.T) { //nol
 	assert.Equal(t, kit.Counts{Accepted: messages / every}, ingress.Counts(), "nothing was posted twice")
 	t.Logf("%d messages, %d kept, all accepted within %.1f s, run within %.1f s: %s",
 		messages, messages/every, accepted.Seconds(), time.Since(began).Seconds(), ingress.Counts())
-}
-
-// Which faults lose no start is what package chaos proves; this is what each server's outage looks like meanwhile.
-func TestNoStartIsLostOrMadeTwiceOverKillsOfRedisAndRestate(t *testing.T) { //nolint:paralleltest // it uses the whole machine
-	server, bets := newBets(t, 4, servers.RedisOptions{Fsync: "always"})
-	restate, service, ingress := startPayouts(t)
-	// Two attempts: while Restate is down, partitions block instead of waiting inside Handle.
-	starter := newStarter(t, restatestart.Options{Ingress: ingress.URL, MaxAttempts: 2})
-
-	const messages, every, chunk, pause = 3_000, 5, 10, 15 * time.Millisecond
-	all := settled(messages, every)
-	began := time.Now()
-	// The client retries nothing, so that the library sees every broken read.
-	options := kit.ClientOptions(server.Addr())
-	options.MaxRetries, options.DialerRetries = -1, 1
-	log := newErrorLog(t)
-	consumer := run(t, kit.Connect(t, options), bets, starter, restatestart.ConsumerOptions{HoldMax: 2 * time.Second, Logger: slog.New(log)})
-	repeats, failed := 0, make(chan error, 1)
-	go func() {
-		var err error
-		repeats, err = bets.Publish(t.Context(), all, chunk, pause)
-		failed <- err
-	}()
-	awaitCause := func(cause string) (blocked *restatestart.Blocked) {
-		t.Helper()
-		require.Less(t, ingress.Counts().Accepted, messages/every, "the kill comes in the middle")
-		kit.Await(t, func() bool {
-			for partition := range bets.Partitions {
-				if blocked = consumer.blocked(partition); blocked != nil && blocked.Cause == cause {
-					return true
-				}
-			}
-			return false
-		}, "a partition is blocked by its %s", cause)
-		return blocked
-	}
-
-	const kills = 3
-	for kill := range kills {
-		ingress.AwaitAccepted(t, (kill+1)*messages/every/8)
-		require.NoError(t, server.Kill())
-		awaitCause("read")
-		require.NoError(t, server.Restart(t.Context()))
-	}
-	// One for each partition's reads, and one for the positions.
-	assert.LessOrEqual(t, log.lines.Load(), int64(kills*(bets.Partitions+1)), "lines at level Error")
-	ingress.AwaitAccepted(t, messages/every/2)
-	assert.Zero(t, ingress.Counts().Broken)
-	require.NoError(t, restate.Kill())
-	held := awaitCause("starts")
-	require.NotEmpty(t, held.Failed)
-	assert.Contains(t, []restatestart.Reason{restatestart.ReasonUnreachable, restatestart.ReasonServer}, held.Failed[0].Reason)
-	require.NoError(t, restate.Restart(t.Context()))
-
-	require.NoError(t, <-failed)
-	assert.Positive(t, repeats, "publishing continued while Redis was down")
-	before := ingress.Counts().Repeated
-	// What a publisher adds again although its first try was applied. The kill may have made such bets too.
-	const again = 10
-	publish(t, bets, all[:again*every])
-	assertStartedOnce(t, bets, restate, payout.Workflow, service, claims(all))
-	assert.True(t, consumer.alive())
-	bodies := bets.Bodies(t)
-	assert.GreaterOrEqual(t, countClaims(bodies), messages/every+again)
-	assert.GreaterOrEqual(t, ingress.Counts().Repeated, before+again, "a bet that is there twice was previously accepted")
-	for partition := range bets.Partitions {
-		assert.Nil(t, consumer.blocked(partition))
-	}
-	t.Logf("%d messages, %d kept, in %.1f s; %d adds repeated, %d entries twice: %s",
-		messages, messages/every, time.Since(began).Seconds(), repeats, len(bodies)-messages, ingress.Counts())
 }
 
 // The preflight, which is not strict, finds the workflow once it is registered.
@@ -193,12 +122,12 @@ func TestPartitionsThatAreAddedAreReadWithTheSmallestPool(t *testing.T) {
 	options.PoolSize = grown + 1 // the least that Run accepts
 	seen := &handled{}
 	run(t, kit.Connect(t, options), bets, seen, restatestart.ConsumerOptions{})
-	publish(t, bets, settled(messages, 1))
+	bets.Publish(t, settled(messages, 1))
 	seen.await(t, messages)
 
 	require.NoError(t, bets.Client.HSet(t.Context(), bets.Meta(), wire.MetaPartitions, grown).Err())
 	bets.Partitions = grown
-	publish(t, bets, settled(messages, 1))
+	bets.Publish(t, settled(messages, 1))
 	seen.await(t, 2*messages)
 	bets.AwaitEnd(t)
 	assert.Len(t, seen.entries(), 2*messages, "nothing was delivered twice")

@@ -120,15 +120,6 @@ func countClaims(bodies []string) (n int) {
 	return n
 }
 
-// publish publishes to a Redis that is up.
-func publish(t *testing.T, bets *kit.Topic, all []kit.Bet) {
-	t.Helper()
-	const chunk = 500
-	repeats, err := bets.Publish(t.Context(), all, chunk, 0)
-	require.NoError(t, err)
-	require.Zero(t, repeats)
-}
-
 // assertStartedOnce waits until everything is done and asserts that all records agree: the stored positions are the ends of the
 // streams, Restate holds one start of the workflow for each key, and its service ran each of them once.
 func assertStartedOnce(t *testing.T, bets *kit.Topic, restate *servers.Restate, workflow string, service *payout.Service, keys []string) {

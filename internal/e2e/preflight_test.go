@@ -159,7 +159,7 @@ func TestARetentionIsReadBackAsItWasSet(t *testing.T) {
 
 // What a preflight finds is tested against the recorded answers; that a late workflow is found, in
 // TestAWorkflowThatIsRegisteredLateHoldsItsPartitionOnly.
-func TestAStrictPreflightWaitsForTheServersAndRefusesAPrivateWorkflow(t *testing.T) {
+func TestAStrictPreflightWaitsForTheServers(t *testing.T) {
 	t.Parallel()
 	server, bets := newBets(t, 1, servers.RedisOptions{})
 	restate, service, _ := startPayouts(t)
@@ -167,11 +167,11 @@ func TestAStrictPreflightWaitsForTheServersAndRefusesAPrivateWorkflow(t *testing
 	require.NoError(t, restate.Kill())
 	require.NoError(t, server.Kill())
 
-	options := restatestart.ConsumerOptions{HoldMin: 50 * time.Millisecond, HoldMax: 200 * time.Millisecond, Preflight: &restatestart.Preflight{
-		AdminURL: restate.Admin(), Workflows: []restatestart.PreflightWorkflow{{Name: payout.Workflow}}, RedeliveryWindow: time.Hour, Strict: true,
-	}}
-	starter := newStarter(t, restatestart.Options{Ingress: restate.Ingress()})
-	consumer := run(t, connect(t, server), bets, starter, options)
+	consumer := run(t, connect(t, server), bets, newStarter(t, restatestart.Options{Ingress: restate.Ingress()}), restatestart.ConsumerOptions{
+		HoldMin: 50 * time.Millisecond, HoldMax: 200 * time.Millisecond, Preflight: &restatestart.Preflight{
+			AdminURL: restate.Admin(), Workflows: []restatestart.PreflightWorkflow{{Name: payout.Workflow}}, RedeliveryWindow: time.Hour, Strict: true,
+		},
+	})
 	kit.Await(t, func() bool { return consumer.Status().Preflight.Error != "" })
 	assert.Equal(t, restatestart.StateStarting, consumer.Status().State)
 	require.NoError(t, restate.Restart(t.Context()))
@@ -181,14 +181,4 @@ func TestAStrictPreflightWaitsForTheServersAndRefusesAPrivateWorkflow(t *testing
 	awaitCompleted(t, restate, payout.Workflow, 1)
 	consumer.stop(t)
 	assert.Equal(t, map[string]int{"c-1": 1}, service.Executions())
-
-	code, _ := request(t, http.MethodPatch, restate.Admin()+"/services/"+payout.Workflow, `{"public":false}`)
-	require.Equal(t, http.StatusOK, code)
-	consumer = run(t, connect(t, server), bets, starter, options)
-	consumer.fails = true
-	kit.Await(t, func() bool { return !consumer.alive() })
-	var refused *restatestart.PreflightError
-	require.ErrorAs(t, consumer.err, &refused)
-	require.Len(t, refused.Findings, 1)
-	assert.Equal(t, restatestart.PreflightPrivate, refused.Findings[0].Code)
 }

@@ -71,10 +71,15 @@ func TestStoppingDuringAnOutageOfRedisKeepsToTheDrainTimeout(t *testing.T) {
 			const messages, drain, slack = 100, 2 * time.Second, 500 * time.Millisecond
 			seen := &handled{}
 			consumer := run(t, connect(t, server), bets, seen, restatestart.ConsumerOptions{DrainTimeout: drain})
-			publish(t, bets, settled(messages, 1))
+			bets.Publish(t, settled(messages, 1))
 			seen.await(t, messages)
 			require.NoError(t, breakIt(server))
-			kit.Sleep(t.Context(), 1500*time.Millisecond) // reads fail by now, or wait
+			if name == "killed" {
+				blocked := consumer.awaitBlocked(t, 0)
+				assert.Equal(t, "read", blocked.Cause)
+				assert.True(t, consumer.alive())
+			}
+			kit.Sleep(t.Context(), 1500*time.Millisecond) // until reads fail, or wait
 
 			took := consumer.stop(t)
 			// A read that does not return takes nearly all of Run's second more; the slack is for a busy machine.
@@ -135,7 +140,7 @@ func TestStoppingAServiceAmidItsBatches(t *testing.T) {
 			server, bets := newBets(t, partitions, servers.RedisOptions{})
 			restate, payouts, ingress := startPayouts(t)
 			all := settled(messages, every)
-			publish(t, bets, all)
+			bets.Publish(t, all)
 			config := serviceConfig{Redis: server.Addr(), Topic: bets.Topic, Ingress: ingress.URL, DrainTimeout: row.drain}
 			ingress.Hold(row.answers, func(claim string) bool { return claim >= "c-00300" })
 			service := startService(t, config)

@@ -38,7 +38,7 @@ type Ingress struct {
 	// Requested is called before a request is forwarded, Answered before its answer is. Set them before the first request.
 	Requested func(request *http.Request, body []byte)
 	Answered  func(body []byte, code int, text []byte)
-	// Gate is held by each request on its way: whoever locks it keeps them waiting.
+	// Gate is held by each request on its way: locking it keeps them waiting.
 	Gate sync.RWMutex
 
 	transport *http.Transport

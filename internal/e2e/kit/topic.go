@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,55 +62,20 @@ func (p *Topic) AddN(t *testing.T, n int) []string {
 	return ids
 }
 
-// Publish publishes bets round robin, in order, at most chunk in one round trip and with a pause after each. What is not
-// acknowledged is added again until it is, which may leave it there twice; it returns how many adds that took.
-func (p *Topic) Publish(ctx context.Context, bets []Bet, chunk int, pause time.Duration) (repeats int, err error) {
-	const retryPause = 20 * time.Millisecond
-	for first := 0; first < len(bets); first += chunk {
-		var adds []*redis.XAddArgs
-		for i, b := range bets[first:min(first+chunk, len(bets))] {
+// Publish publishes bets round robin, in order.
+func (p *Topic) Publish(t *testing.T, bets []Bet) {
+	t.Helper()
+	for chunk := range slices.Chunk(bets, 500) {
+		pipeline := p.Client.Pipeline()
+		for n, b := range chunk {
 			// Bets with a claim come at fixed distances: the shift gives every partition some of them.
-			n := first + i
 			args, err := p.XAdd((n+n/10)%p.Partitions, b)
-			if err != nil {
-				return repeats, err
-			}
-			adds = append(adds, args)
+			require.NoError(t, err)
+			pipeline.XAdd(t.Context(), args)
 		}
-		for {
-			if adds, err = p.addAll(ctx, adds); len(adds) == 0 {
-				break
-			}
-			if ctx.Err() != nil {
-				return repeats, err
-			}
-			repeats += len(adds)
-			Sleep(ctx, retryPause)
-		}
-		Sleep(ctx, pause)
+		_, err := pipeline.Exec(t.Context())
+		require.NoError(t, err)
 	}
-	return repeats, nil
-}
-
-// addAll returns the adds that were not acknowledged.
-func (p *Topic) addAll(ctx context.Context, adds []*redis.XAddArgs) (left []*redis.XAddArgs, err error) {
-	pipeline := p.Client.Pipeline()
-	for _, args := range adds {
-		pipeline.XAdd(ctx, args)
-	}
-	answers, err := pipeline.Exec(ctx)
-	if err == nil {
-		return nil, nil
-	}
-	if len(answers) != len(adds) {
-		return adds, errors.Join(err, fmt.Errorf("%d answers to %d adds", len(answers), len(adds)))
-	}
-	for i, answer := range answers {
-		if answer.Err() != nil {
-			left = append(left, adds[i])
-		}
-	}
-	return left, err
 }
 
 // Position returns the id stored for a partition, "" when there is none.
