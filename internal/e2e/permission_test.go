@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ import (
 var ownKeys = []string{"~?:{bets_settled}*", "-@all", "+hello", "+client"}
 
 func commands(names string) (rules []string) {
-	for _, name := range strings.Fields(names) {
+	for _, name := range strings.FieldsSeq(names) {
 		rules = append(rules, "+"+name)
 	}
 	return rules
@@ -31,7 +32,7 @@ func commands(names string) (rules []string) {
 func TestTheDocumentedPermissionsSufficeForAConsumer(t *testing.T) {
 	t.Parallel()
 	server, bets := newBets(t, 1, noFsync)
-	client := connectAs(t, server, "service", append(ownKeys, commands("xread xinfo|stream hmget eval evalsha hget hset hdel multi exec")...)...)
+	client := connectAs(t, server, "service", slices.Concat(ownKeys, commands("xread xinfo|stream hmget eval evalsha hget hset hdel multi exec"))...)
 	bets.Add(t, 0, kit.Bet{ID: "old"})
 
 	seen, log, gaps := &handled{}, newErrorLog(t), &gapLog{}
@@ -54,7 +55,7 @@ func TestTheDocumentedPermissionsSufficeForPositions(t *testing.T) {
 	t.Parallel()
 	server, bets := newBets(t, 1, noFsync)
 	positions := newPositions(t, bets, connectAs(t, server, "operator",
-		append(ownKeys, commands("xinfo|stream hmget eval evalsha hget hset hdel hkeys xrange time")...)...))
+		slices.Concat(ownKeys, commands("xinfo|stream hmget eval evalsha hget hset hdel hkeys xrange time"))...))
 	ids := bets.AddN(t, 3)
 	require.NoError(t, bets.Client.HSet(t.Context(), bets.Positions(kit.ConsumerName), "0", ids[1]+"|").Err())
 
@@ -78,7 +79,7 @@ func TestTheDocumentedPermissionsSufficeForParking(t *testing.T) {
 		t.Run("without "+missing, func(t *testing.T) {
 			t.Parallel()
 			server, bets := newBets(t, 1, noFsync)
-			rules := append(ownKeys, "~parked*:{bets_settled}:payout")
+			rules := slices.Concat(ownKeys, []string{"~parked*:{bets_settled}:payout"})
 			for _, rule := range commands("xread xinfo|stream hmget eval evalsha hdel " + strings.Join(needed, " ")) {
 				if rule != "+"+missing {
 					rules = append(rules, rule)

@@ -41,14 +41,14 @@ func newSchedule(t *testing.T, seed uint64, duration time.Duration, domains ...s
 }
 
 // newMixed starts an environment with one Redis, which consumers reach by a network of their own.
-func newMixed(t *testing.T, seed uint64, bug bug) *env {
+func newMixed(t *testing.T, seed uint64, defect defect) *env {
 	t.Helper()
 	server := servers.StartRedis(t, servers.RedisOptions{Args: []string{"--user", user, "on", ">" + password, "~*", "+@all"}})
 	network, err := proxy.New(server.Addr())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, network.Close()) })
 	e := newEnv(t, seed, setting{
-		name: "mixed", admin: server.Client(), partitions: 3, growth: 5, instances: 2, publishers: 2, pause: 40 * time.Millisecond, bug: bug,
+		name: "mixed", admin: server.Client(), partitions: 3, growth: 5, instances: 2, publishers: 2, pause: 40 * time.Millisecond, defect: defect,
 		direct: redisConfig{Addresses: []string{server.Addr()}},
 		redis:  redisConfig{Addresses: []string{network.Addr()}, Username: user, Password: password},
 	})
@@ -94,16 +94,16 @@ func TestTwoMinutesHaveEveryFaultAndAHundredEndsOfConsumers(t *testing.T) {
 	}
 }
 
-func TestABuggyConsumerIsCaught(t *testing.T) { //nolint:paralleltest // it uses the whole machine
-	for bug, kind := range map[bug]check.Kind{
+func TestADefectiveConsumerIsCaught(t *testing.T) { //nolint:paralleltest // it uses the whole machine
+	for defect, kind := range map[defect]check.Kind{
 		savesEarly: check.Passed,
 		swallows:   check.Passed,
 		reverses:   check.Disorder,
 	} {
-		t.Run(string(bug), func(t *testing.T) {
+		t.Run(string(defect), func(t *testing.T) {
 			const duration = 20 * time.Second // for at least one outage of Restate
 			seed := seed()
-			found := newMixed(t, seed, bug).run(schedule.New(seed, duration, consumers, restates), duration)
+			found := newMixed(t, seed, defect).run(schedule.New(seed, duration, consumers, restates), duration)
 			require.NotEmpty(t, found, "seed %d", seed)
 			assert.Equal(t, kind, found[0].Kind, "%s", found[0])
 			t.Logf("seed %d, %d violations: %s", seed, len(found), found[0])

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -59,13 +61,14 @@ func (n nodes) agree(ctx context.Context) error {
 
 // owner returns the node that serves a slot.
 func (n nodes) owner(ctx context.Context, slot int) (*servers.Redis, error) {
-	ranges, err := n[0].Client().ClusterSlots(ctx).Result()
+	shards, err := n[0].Client().ClusterShards(ctx).Result()
 	if err != nil {
 		return nil, err
 	}
-	for _, served := range ranges {
+	for _, shard := range shards {
+		serves := slices.ContainsFunc(shard.Slots, func(r redis.SlotRange) bool { return r.Start <= int64(slot) && int64(slot) <= r.End })
 		for _, node := range n {
-			if served.Start <= slot && slot <= served.End && served.Nodes[0].Addr == node.Addr() {
+			if _, port := split(node); serves && port == strconv.FormatInt(shard.Nodes[0].Port, 10) {
 				return node, nil
 			}
 		}

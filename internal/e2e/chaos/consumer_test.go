@@ -37,7 +37,7 @@ type consumerConfig struct {
 	ReadAhead int
 	Parallel  int
 	Each      bool // positions are written with each batch
-	Bug       bug
+	Defect    defect
 }
 
 // redisConfig is how a consumer reaches Redis.
@@ -91,7 +91,7 @@ func runConsumer(ctx context.Context, config consumerConfig, logger *slog.Logger
 	if err != nil {
 		return err
 	}
-	handler, err := config.Bug.wrap(starter)
+	handler, err := config.Defect.wrap(starter)
 	if err != nil {
 		return err
 	}
@@ -124,21 +124,21 @@ func runConsumer(ctx context.Context, config consumerConfig, logger *slog.Logger
 	return nil
 }
 
-// bug is what is wrong with a consumer on purpose; empty: nothing.
-type bug string
+// defect is what is wrong with a consumer on purpose; empty: nothing.
+type defect string
 
-// The bugs that the check must find.
+// The defects that the check must find.
 const (
 	// savesEarly takes a batch for done before Restate has answered.
-	savesEarly bug = "saves early"
+	savesEarly defect = "saves early"
 	// swallows takes a start that was not accepted for done.
-	swallows bug = "swallows"
+	swallows defect = "swallows"
 	// reverses posts each batch from its end.
-	reverses bug = "reverses"
+	reverses defect = "reverses"
 )
 
-// wrap makes a handler that has the bug.
-func (b bug) wrap(starter *restatestart.Starter[kit.Bet]) (restatestart.Handler[kit.Bet], error) {
+// wrap makes a handler that has the defect.
+func (b defect) wrap(starter *restatestart.Starter[kit.Bet]) (restatestart.Handler[kit.Bet], error) {
 	type batch = []restatestart.Message[kit.Bet]
 	switch b {
 	case "":
@@ -170,6 +170,6 @@ func (b bug) wrap(starter *restatestart.Starter[kit.Bet]) (restatestart.Handler[
 			return nil
 		}), nil
 	default:
-		return nil, fmt.Errorf("there is no bug %q", b)
+		return nil, fmt.Errorf("there is no defect %q", b)
 	}
 }

@@ -37,7 +37,7 @@ type setting struct {
 	pause      time.Duration // between two messages of a publisher
 	copies     int           // of an entry that is acknowledged
 	failover   bool
-	bug        bug
+	defect     defect
 }
 
 // action carries out a fault: it breaks something, waits as long as the fault lasts, and repairs it, also when the run has ended.
@@ -176,7 +176,7 @@ func (e *env) consumer(index, number int) consumerConfig {
 	return consumerConfig{
 		Redis: e.redis, Topic: e.topic.Topic, Ingress: "http://" + e.ingress.Addr(), Index: index, Count: e.instances,
 		BatchSize: 1 + random.IntN(batch), ReadAhead: 1 + random.IntN(ahead), Parallel: 1 + random.IntN(parallel),
-		Each: random.IntN(3) == 0, Bug: e.bug,
+		Each: random.IntN(3) == 0, Defect: e.defect,
 	}
 }
 

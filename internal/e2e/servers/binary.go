@@ -68,7 +68,10 @@ func fetchedRestate() string {
 	if architecture == "amd64" {
 		architecture = "x64"
 	}
-	_, here, _, _ := runtime.Caller(0)
+	_, here, _, known := runtime.Caller(0)
+	if !known {
+		return ""
+	}
 	return filepath.Join(filepath.Dir(here), "..", "..", "..", ".tools", "restate-"+cmp.Or(os.Getenv(restateVersionVariable), defaultRestateVersion),
 		"node_modules", "@restatedev", fmt.Sprintf("restate-server-%s-%s", runtime.GOOS, architecture), "bin", restateServer)
 }
