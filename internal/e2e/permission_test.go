@@ -22,7 +22,7 @@ import (
 var ownKeys = []string{"~?:{bets_settled}*", "-@all", "+hello", "+client"}
 
 func commands(names string) (rules []string) {
-	for _, name := range strings.FieldsSeq(names) {
+	for name := range strings.FieldsSeq(names) {
 		rules = append(rules, "+"+name)
 	}
 	return rules
