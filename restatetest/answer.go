@@ -2,7 +2,7 @@ package restatetest
 
 import "net/http"
 
-// answer notes the status in the request's record before the client can see it.
+// answer records the status in the request before the client can see it.
 type answer struct {
 	http.ResponseWriter
 	exchange *exchange
@@ -10,11 +10,11 @@ type answer struct {
 }
 
 func (a *answer) WriteHeader(status int) {
-	a.note(status)
+	a.record(status)
 	a.ResponseWriter.WriteHeader(status)
 }
 
-func (a *answer) note(status int) {
+func (a *answer) record(status int) {
 	if a.decided || status < 200 {
 		return
 	}
@@ -29,13 +29,13 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// Flush makes the answer an [http.Flusher], for steps that answer bit by bit.
+// Flush makes it an [http.Flusher], for steps that send their answer in parts.
 func (a *answer) Flush() {
 	a.finish()
 	_ = http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// finish is the 200 that net/http sends when nobody said otherwise.
+// finish sends the 200 that net/http would send by default.
 func (a *answer) finish() {
 	if !a.decided {
 		a.WriteHeader(http.StatusOK)

@@ -7,25 +7,24 @@ import (
 	"net/http"
 )
 
-// maxRequestLine is where a request line is given up on and left to net/http to refuse.
+// maxRequestLine bounds a request line. A longer one is left to net/http, which refuses it.
 const maxRequestLine = 1 << 20
 
-// conn is a connection whose request lines net/http can always parse. The real server keeps a broken percent escape in a key as
-// it stands, so that "100%" is a legal key; net/http answers 400 to it before any handler is asked. Here "%" becomes "%25" where no
-// two hexadecimal digits follow, and the target as it was sent is kept for the handler.
+// conn escapes broken percent escapes in request lines. The real server accepts "100%" as a key, but net/http answers 400 to it
+// without calling the handler. So "%" becomes "%25" where no two hexadecimal digits follow, and the target as sent is kept for the
+// handler. HTTP/2 is left alone after its preface, which looks like a request line.
 //
-// Its fields are touched by the one goroutine that serves the connection, or by net/http's background read, which that goroutine
-// waits for. On HTTP/2, whose preface looks like a request line, they are left alone after it; what keys can be there is up to
-// net/http.
+// Its fields need no lock: only the goroutine that serves the connection uses them, or net/http's background read, which that
+// goroutine waits for.
 type conn struct {
 	net.Conn
 	server *Server
 
 	expecting bool   // the next bytes are a request line
 	line      []byte // as much of it as was read
-	ready     []byte // bytes to hand out before reading on
+	ready     []byte // bytes for the next calls of Read
 	target    string // as sent, of the latest request line
-	http2     bool   // there are no more request lines to come
+	http2     bool   // no more request lines follow
 }
 
 type connKey struct{}
@@ -34,7 +33,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// sentTarget is the request target byte for byte.
+// sentTarget is the request target, byte for byte.
 func sentTarget(r *http.Request) string {
 	if c := lineConn(r); c != nil && c.target != "" {
 		return c.target
@@ -42,7 +41,7 @@ func sentTarget(r *http.Request) string {
 	return r.RequestURI
 }
 
-// lineConn is the request's connection, unless that is HTTP/2.
+// lineConn is the request's connection, nil for HTTP/2.
 func lineConn(r *http.Request) *conn {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok && r.ProtoMajor < 2 {
 		return c
@@ -50,7 +49,7 @@ func lineConn(r *http.Request) *conn {
 	return nil
 }
 
-// expectRequest is called before each request. Bytes of a pipelined one may have been read already; it keeps net/http's rules.
+// expectRequest is called before each request. A pipelined one, of which bytes were read already, is not escaped.
 func (c *conn) expectRequest() {
 	if c.http2 {
 		return
@@ -67,8 +66,8 @@ func (c *conn) Read(p []byte) (int, error) {
 		switch {
 		case end >= 0:
 			c.http2 = bytes.HasPrefix(c.line, []byte("PRI * HTTP/2.0"))
-			c.ready = append(c.repaired(c.line[:end]), c.line[end:]...)
-		case len(c.line) > maxRequestLine || !beginsLine(c.line):
+			c.ready = append(c.escaped(c.line[:end]), c.line[end:]...)
+		case len(c.line) > maxRequestLine || !startsRequestLine(c.line):
 			c.ready = c.line
 		case err != nil:
 			return 0, err
@@ -85,8 +84,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// beginsLine reports whether text can be the beginning of a request line: a method in capitals.
-func beginsLine(text []byte) bool {
+// startsRequestLine reports whether text can begin a request line: with a method in capitals.
+func startsRequestLine(text []byte) bool {
 	for _, b := range text {
 		if b < 'A' || b > 'Z' {
 			return b == ' '
@@ -95,9 +94,9 @@ func beginsLine(text []byte) bool {
 	return true
 }
 
-// repaired returns a request line with its target's broken escapes made whole, and notes the target. The line may lack its first
-// byte, which net/http reads ahead when a request follows an answer at once.
-func (c *conn) repaired(line []byte) []byte {
+// escaped returns a request line with the broken escapes of its target escaped, and keeps the target. The line may lack its first byte,
+// which net/http reads ahead when a request follows an answer at once.
+func (c *conn) escaped(line []byte) []byte {
 	c.target = ""
 	first, last := bytes.IndexByte(line, ' '), bytes.LastIndexByte(line, ' ')
 	if first < 0 || first == last {
@@ -117,7 +116,7 @@ func (c *conn) repaired(line []byte) []byte {
 	return append(whole, line[last:]...)
 }
 
-// Write leaves out the body of net/http's own 400.
+// Write drops the body of net/http's own 400.
 func (c *conn) Write(p []byte) (int, error) {
 	if bytes.HasPrefix(p, []byte("HTTP/1.1 400 Bad Request")) &&
 		bytes.Contains(p, []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request")) {
@@ -129,7 +128,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// CloseWrite lets net/http end an answer gracefully on TCP, as it would without this type in between.
+// CloseWrite lets net/http end an answer gracefully on TCP, as it does on a net.TCPConn.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

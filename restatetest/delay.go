@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The texts of the real server for delays it cannot read.
+// The real server's messages for delays that it cannot read.
 var (
 	errDelayEmpty    = errors.New(`an empty string is not a valid duration in either the ISO 8601 format or Jiff's "friendly" format`)
 	errDelayNumber   = errors.New(`failed to parse input in the "friendly" duration format: expected duration to start with a unit value (a decimal integer) after an optional sign, but no integer was found`)

@@ -29,8 +29,7 @@ func TestDelaysAreReadInBothForms(t *testing.T) {
 	for text, delay := range tests {
 		key := url.PathEscape("k" + text)
 		target := server.URL() + "/Wf/" + key + "/run/send?first=1&Delay=" + url.QueryEscape(text) + "&delay=3d"
-		status, body, err := do(t, server.Client(), http.MethodPost, target, `{}`)
-		require.NoError(t, err)
+		status, body := mustDo(t, server.Client(), http.MethodPost, target, `{}`)
 		if delay == unreadable {
 			assert.Equal(t, 400, status, text)
 			assert.Contains(t, body, "bad delay query parameter, must be a ISO8601 duration: ", text)

@@ -12,7 +12,7 @@ import (
 	"github.com/redisevents/restatestart/restatetest"
 )
 
-// start stands for the code under test: it starts one bonus payout and tells what came of it.
+// start stands for the code under test: it starts one bonus payout and returns the answer's status.
 func start(client *http.Client, ingress, claim string) string {
 	response, err := client.Post(
 		ingress+"/BonusPayout/"+claim+"/run/send", "application/json", strings.NewReader(`{"amount":5}`))
@@ -70,7 +70,7 @@ func ExampleServer_Down() {
 	// 202 Accepted
 }
 
-// The answer to a start gets lost. Starting it again is safe: it is the same start.
+// The answer to a start is lost. Sending it again is safe: it is the same start.
 func ExampleDropAfterAccept() {
 	server := restatetest.Start()
 	defer server.Close()
@@ -94,7 +94,7 @@ func ExampleListen() {
 	// Output: 404 Not Found
 }
 
-// A gateway gives up for a minute from the first attempt on. The start it gave up on was taken.
+// For a minute from the first attempt, a gateway times out. The start behind its timeout was accepted.
 func ExampleStep_For() {
 	server := restatetest.Start()
 	defer server.Close()
@@ -104,7 +104,7 @@ func ExampleStep_For() {
 	// Output: 504 Gateway Timeout [claim-7]
 }
 
-// A key that starts twice is an error of the code under test, until Restate has forgotten the first run.
+// A repeat starts nothing until Restate has forgotten the first run.
 func ExampleServer_Purge() {
 	server := restatetest.Start()
 	defer server.Close()
@@ -135,7 +135,7 @@ func ExampleServer_ClientHTTP2() {
 	// HTTP/1.1 claim-7 true
 }
 
-// A failed expectation shows both sides. In a test, T is the test; here it prints.
+// A failed expectation shows both sides. Pass a *testing.T; here it prints.
 func ExampleServer_ExpectOrder() {
 	server := restatetest.Start()
 	defer server.Close()

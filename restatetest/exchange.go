@@ -19,8 +19,8 @@ type exchange struct {
 	r       *http.Request
 	target  target
 	request *Request // the record of it, guarded by server.mu
-	once    bool     // the handler is one that runs once per key
-	key     string   // by which the tests know the request: a service's is its idempotency key
+	once    bool     // the handler runs once per key
+	key     string   // that tests use: the idempotency key for a service
 	body    []byte
 	broken  *refusal // why the body could not be read to its end
 	outcome *outcome // of accept, once it was called
@@ -32,11 +32,11 @@ type outcome struct {
 	refused    *refusal
 }
 
-// handle serves one request. The order of what is looked at is the real server's: size, CORS, load, then what check does. Scripts come
-// after the path, for their key is in it.
+// handle serves one request, with the checks in the real server's order: size, CORS, load, then those of check. Scripts come after the
+// path, which has their key.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	if !s.enter() {
-		abandon()
+	if !s.beginRequest() {
+		abort()
 	}
 	defer s.running.Done()
 	sent := sentTarget(r)
@@ -46,7 +46,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	x.target = parseTarget(sent, s.services)
 	x.once = s.services.once(x.target.workflow, x.target.handler)
-	keyed := x.target.verb == verbSend && x.target.misshapen == nil
+	keyed := x.target.verb == verbSend && x.target.malformed == nil
 	if x.key = x.target.key; x.target.kind == kindService {
 		x.key = r.Header.Get("Idempotency-Key")
 	}
@@ -99,7 +99,7 @@ func (x *exchange) step(keyed bool) Step {
 	return x.server.scripts.next(x.key, time.Now())
 }
 
-// read takes the body in, copying it once.
+// read reads the body.
 func (x *exchange) read() {
 	limit := x.server.limits.body
 	var err error
@@ -122,30 +122,30 @@ func (x *exchange) read() {
 
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	// A repeat's body is mostly the first one's, which is held already.
+	// A repeat's body is mostly that of the first send: keep one copy.
 	if id := x.identity(); id != nil {
-		if first := x.server.ledger.starts[*id]; first != nil && bytes.Equal(first.Body, x.body) {
+		if first := x.server.invocations.latest[*id]; first != nil && bytes.Equal(first.Body, x.body) {
 			x.body = first.Body
 		}
 	}
 	x.request.Body = x.body
 }
 
-// normally answers as the real server does.
-func (x *exchange) normally() {
+// answerNormally answers as the real server does.
+func (x *exchange) answerNormally() {
 	if x.target.verb == verbHealth && x.target.unroutable == nil {
 		x.health()
 		return
 	}
-	if come := x.accept(); come.refused != nil {
-		come.refused.write(x.w)
+	if outcome := x.accept(); outcome.refused != nil {
+		outcome.refused.write(x.w)
 	} else {
-		come.started.answer(x.w, come.previously)
+		outcome.started.answer(x.w, outcome.previously)
 	}
 }
 
-// accept starts the workflow, or finds it started, unless something is wrong with the request. What came of it stays: a request
-// whose step accepts it early is no repeat of itself.
+// accept starts the workflow, or finds it started, unless the request is refused. A second call returns the first one's outcome, so that
+// a request which its step accepts early is not a repeat of itself.
 func (x *exchange) accept() *outcome {
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
@@ -159,13 +159,13 @@ func (x *exchange) accept() *outcome {
 	}
 	x.outcome = &outcome{refused: x.check(start)}
 	if x.outcome.refused == nil {
-		x.outcome.started, x.outcome.previously = x.server.ledger.accept(start)
+		x.outcome.started, x.outcome.previously = x.server.invocations.accept(start)
 		x.request.Previously = x.outcome.previously
 	}
 	return x.outcome
 }
 
-// identity is nil for a send that can be no repeat.
+// identity is nil for a send that cannot be a repeat.
 func (x *exchange) identity() *identity {
 	id := identity{name: x.target.workflow, key: x.target.key}
 	if x.once {
@@ -179,8 +179,7 @@ func (x *exchange) identity() *identity {
 	return &id
 }
 
-// check finds what is wrong with the request, in the order in which the real server looks, and reads the delay into start. It is called
-// with the server's mu held.
+// check validates the request in the real server's order and reads the delay into start. It is called with the server's mu held.
 func (x *exchange) check(start *Started) *refusal {
 	t, registered := x.target, x.server.services
 	if t.unroutable != nil {
@@ -190,8 +189,8 @@ func (x *exchange) check(start *Started) *refusal {
 	if registered != nil && t.named && declared == nil {
 		return unknownService(t.workflow)
 	}
-	if t.misshapen != nil {
-		return t.misshapen
+	if t.malformed != nil {
+		return t.malformed
 	}
 	input := InputJSON
 	if declared != nil {
@@ -205,7 +204,7 @@ func (x *exchange) check(start *Started) *refusal {
 		input = handler.input
 	}
 	if t.verb != verbSend {
-		return refuse(http.StatusNotImplemented, notImitated)
+		return refuse(http.StatusNotImplemented, unsupported)
 	}
 	if keys := x.r.Header["Idempotency-Key"]; len(keys) > 0 {
 		if x.once {
@@ -247,7 +246,7 @@ func (x *exchange) checkContent(start *Started, input Input) *refusal {
 	return nil
 }
 
-// visible reports whether header values are of visible ASCII, spaces and tabs, the only ones the real server hands on.
+// visible reports whether header values are visible ASCII, spaces and tabs, which is all that the real server passes on.
 func visible(values []string) bool {
 	return !slices.ContainsFunc(values, func(value string) bool {
 		return strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') })
@@ -279,7 +278,7 @@ func illegal(sent string) bool {
 	return strings.ContainsAny(path, "<>`") || strings.ContainsAny(query, "<>\"")
 }
 
-// preflight answers OPTIONS: every method and origin asked for is allowed.
+// preflight answers a CORS preflight: every method and header is allowed.
 func (x *exchange) preflight() {
 	header := x.w.Header()
 	header.Set("Access-Control-Allow-Credentials", "true")
@@ -293,10 +292,10 @@ func (x *exchange) preflight() {
 	x.w.WriteHeader(http.StatusOK)
 }
 
-// headerTooLarge applies the limits of the real server: of lines on HTTP/1.1, of bytes as RFC 9113 counts them on HTTP/2.
+// headerTooLarge applies the real server's limits: a number of lines on HTTP/1.1, of bytes as RFC 9113 counts them on HTTP/2.
 func headerTooLarge(r *http.Request) bool {
 	if r.ProtoMajor < 2 {
-		rows := 1 // net/http takes Host out of them
+		rows := 1 // Host, which net/http removes
 		for _, values := range r.Header {
 			rows += len(values)
 		}

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxListed is how many keys a failure names before it only counts.
+// maxListed is how many keys a failure lists.
 const maxListed = 20
 
-// ExpectStarted fails the test, which goes on, unless exactly these keys of the workflow were started. It names the missing
-// and the unexpected ones. The order and repetition of keys do not matter.
+// ExpectStarted reports an error, without ending the test, unless exactly these keys of the workflow were started. It lists the missing
+// keys, with their last answers, and the unexpected ones. Order and repetition do not matter.
 func (s *Server) ExpectStarted(tb TB, workflow string, keys ...string) {
 	tb.Helper()
 	started := s.StartedKeys(workflow)
@@ -33,7 +33,7 @@ func (s *Server) ExpectStarted(tb TB, workflow string, keys ...string) {
 	tb.Errorf("%s", text.String())
 }
 
-// lastAnswer is how many requests named a key, and what the last of them was answered.
+// lastAnswer counts the requests for a key and returns the status of the last.
 func (s *Server) lastAnswer(key string) (requests, status int) {
 	for _, request := range s.Requests() {
 		if request.Key == key {
@@ -65,8 +65,8 @@ func list(text *strings.Builder, title string, keys []string) {
 	}
 }
 
-// ExpectOrder fails the test, which goes on, unless these keys of the workflow were started in this order, and no others. A key that
-// started again after it was forgotten counts again. The failure shows both sides and marks the first difference.
+// ExpectOrder reports an error, without ending the test, unless exactly these keys of the workflow were started, in this order. A key
+// that started again after it was forgotten appears again. The error shows both sides and marks the first difference.
 func (s *Server) ExpectOrder(tb TB, workflow string, keys ...string) {
 	tb.Helper()
 	started := s.keysInOrder(workflow)
@@ -102,8 +102,8 @@ func at(keys []string, i int) string {
 	return strconv.Quote(keys[i])
 }
 
-// ExpectBody fails the test, which goes on, unless the key of the workflow was started with this body, byte for byte: the latest
-// start's, if it started more than once. The failure shows both bodies around the first difference, and marks it.
+// ExpectBody reports an error, without ending the test, unless the key of the workflow was started with this body, byte for byte. Of
+// several starts the latest counts. The error shows both bodies around the first difference and marks it.
 func (s *Server) ExpectBody(tb TB, workflow, key, body string) {
 	tb.Helper()
 	started, found := s.latest(workflow, key)
@@ -125,15 +125,15 @@ func (s *Server) ExpectBody(tb TB, workflow, key, body string) {
 func (s *Server) latest(workflow, key string) (body string, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, start := range slices.Backward(s.ledger.order) {
-		if s.counts(start, workflow) && start.key == key {
+	for _, start := range slices.Backward(s.invocations.all) {
+		if s.isStartOf(start, workflow) && start.key == key {
 			return string(start.Body), true
 		}
 	}
 	return "", false
 }
 
-// excerpt is the text around a place in it, escaped to one line, and the place's column there.
+// excerpt is the text around a position, escaped to one line, and the position's column in it.
 func excerpt(text string, place int) (line string, column int) {
 	const around = 60
 	quoted := func(text string) string {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart/restatetest"
 )
@@ -16,8 +15,7 @@ func started(t *testing.T, keys ...string) *restatetest.Server {
 	t.Helper()
 	server := restatetest.New(t)
 	for _, key := range keys {
-		_, _, err := post(t, server, key)
-		require.NoError(t, err)
+		mustPost(t, server, key)
 	}
 	return server
 }
@@ -43,7 +41,7 @@ func TestExpectOrderMarksTheFirstDifference(t *testing.T) {
 	assert.Contains(t, unexpected.text[0], "\n\t>     3  -         \"c-2\"")
 }
 
-func TestExpectOrderShowsWhatIsAroundTheDifference(t *testing.T) {
+func TestExpectOrderShowsTheKeysAroundTheDifference(t *testing.T) {
 	t.Parallel()
 	keys := make([]string, 100)
 	for i := range keys {
@@ -63,8 +61,7 @@ func TestExpectBodyMarksTheFirstDifference(t *testing.T) {
 	server := restatetest.New(t)
 	long := strings.Repeat("x", 100)
 	for key, body := range map[string]string{"c-1": `{"amount":5,"é":"` + "\n" + `"}`, "long": long + "a" + long} {
-		_, _, err := do(t, server.Client(), http.MethodPost, server.URL()+"/BonusPayout/"+key+"/run/send", body)
-		require.NoError(t, err)
+		mustDo(t, server.Client(), http.MethodPost, server.URL()+"/BonusPayout/"+key+"/run/send", body)
 	}
 	var none failures
 	server.ExpectBody(&none, "BonusPayout", "c-1", `{"amount":5,"é":"`+"\n"+`"}`)
@@ -91,4 +88,38 @@ func TestExpectBodyMarksTheFirstDifference(t *testing.T) {
 			"\t           " + strings.Repeat(" ", 60) + "^",
 		"BonusPayout/c-2 was not started",
 	}, some.text)
+}
+
+// failures stands in for a test that may fail.
+type failures struct{ text []string }
+
+func (f *failures) Helper()        {}
+func (f *failures) Cleanup(func()) {}
+func (f *failures) Errorf(format string, args ...any) {
+	f.text = append(f.text, fmt.Sprintf(format, args...))
+}
+
+func TestExpectStartedListsTheDifference(t *testing.T) {
+	t.Parallel()
+	server := restatetest.New(t)
+	for _, key := range []string{"c-2", "c-1", "c-3"} {
+		mustPost(t, server, key)
+	}
+	var none failures
+	server.ExpectStarted(&none, "BonusPayout", "c-3", "c-1", "c-2", "c-1")
+	server.ExpectStarted(&none, "Other")
+	assert.Empty(t, none.text)
+
+	var some failures
+	server.ExpectStarted(&some, "BonusPayout", "c-1", "c-9", "c-8")
+	assert.Equal(t, []string{"BonusPayout: 3 keys were started, 3 expected\n" +
+		"\tnot started: [\"c-8\" \"c-9\"]\n\tstarted unexpectedly: [\"c-2\" \"c-3\"]"}, some.text)
+
+	var many failures
+	keys := make([]string, 25)
+	for i := range keys {
+		keys[i] = fmt.Sprint("k-", i)
+	}
+	server.ExpectStarted(&many, "Other", keys...)
+	assert.Contains(t, many.text[0], "and 5 more")
 }

@@ -39,8 +39,7 @@ var (
 	executionTime = regexp.MustCompile(`"executionTime":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}000000)?Z"`)
 )
 
-// blanked blanks what no two servers share: the first part of an invocation id, which this package makes differently, and the
-// time.
+// blanked blanks what differs between servers: the first part of an invocation id, which this package computes otherwise, and the time.
 func blanked(text string) string {
 	return executionTime.ReplaceAllString(idHead.ReplaceAllString(text, "inv_1…"), `"executionTime":"…"`)
 }
@@ -62,7 +61,7 @@ func TestAnswersAreThoseOfTheRealServer(t *testing.T) {
 			restatetest.WithInput("WfVoid", "Run", restatetest.InputNone),
 			restatetest.WithInput("WfBytes", "Run", restatetest.InputBytes))
 	}
-	// In order, not as subtests: a repeat is answered as such only after the first.
+	// In order, not as subtests: a repeat needs the first.
 	for _, exchange := range exchanges {
 		status, header, body := send(t, servers[exchange.Limit], exchange)
 		wanted := exchange.Response
@@ -80,7 +79,7 @@ func TestAnswersAreThoseOfTheRealServer(t *testing.T) {
 	}
 }
 
-// The ids of these are random, or made of what no other server knows. What can be compared is which of them are the same.
+// These ids are random or private to a server. The test compares which of them are equal.
 func TestAnswersOfServicesAndObjectsAreThoseOfTheRealServer(t *testing.T) {
 	t.Parallel()
 	golden, err := os.ReadFile("testdata/services.json")
@@ -111,7 +110,7 @@ func TestAnswersOfServicesAndObjectsAreThoseOfTheRealServer(t *testing.T) {
 	}
 }
 
-// send writes the request as it was recorded, byte for byte, which net/http's client would not.
+// send writes the request byte for byte as it was recorded, which net/http's client would not.
 func send(t *testing.T, server *restatetest.Server, exchange recorded) (status int, header http.Header, body string) {
 	t.Helper()
 	var text strings.Builder

@@ -3,13 +3,11 @@ package restatetest_test
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,24 +18,17 @@ import (
 	"github.com/redisevents/restatestart/restatetest"
 )
 
-func postHTTP2(t *testing.T, server *restatetest.Server, key string) (status int, body string, err error) {
-	t.Helper()
-	return do(t, server.ClientHTTP2(), http.MethodPost, server.URL()+"/BonusPayout/"+key+"/run/send", `{"n":1}`)
-}
-
-func TestBothVersionsOfHTTPAreSpokenOnOneAddress(t *testing.T) {
+func TestBothVersionsOfHTTPShareAnAddress(t *testing.T) {
 	t.Parallel()
 	for name, listen := range map[string]func(t *testing.T) *restatetest.Server{"memory": inMemory, "tcp": onTCP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := listen(t)
 			for i := range 3 {
-				status, _, err := postHTTP2(t, server, fmt.Sprintf("a%%2F%d", i))
-				require.NoError(t, err)
+				status, _ := mustPostWith(t, server, server.ClientHTTP2(), fmt.Sprintf("a%%2F%d", i))
 				assert.Equal(t, 202, status)
 			}
-			_, body, err := post(t, server, "a%2F1")
-			require.NoError(t, err)
+			_, body := mustPost(t, server, "a%2F1")
 			assert.Contains(t, body, "PreviouslyAccepted")
 
 			server.ExpectOrder(t, "BonusPayout", "a/0", "a/1", "a/2")
@@ -50,18 +41,17 @@ func TestBothVersionsOfHTTPAreSpokenOnOneAddress(t *testing.T) {
 	}
 }
 
-func TestRequestsAtOnceShareAConnectionOverHTTP2(t *testing.T) {
+func TestConcurrentRequestsShareAnHTTP2Connection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := restatetest.New(t)
 		server.ScriptAll(restatetest.Delay(time.Hour))
-		_, _, err := postHTTP2(t, server, "first")
-		require.NoError(t, err)
+		mustPostWith(t, server, server.ClientHTTP2(), "first")
 		began := time.Now()
 		var clients sync.WaitGroup
 		for i := range 150 {
 			clients.Go(func() {
-				status, _, err := postHTTP2(t, server, fmt.Sprint("c-", i))
+				status, _, err := postWith(t, server, server.ClientHTTP2(), fmt.Sprint("c-", i))
 				if assert.NoError(t, err) {
 					assert.Equal(t, 202, status)
 				}
@@ -75,7 +65,7 @@ func TestRequestsAtOnceShareAConnectionOverHTTP2(t *testing.T) {
 }
 
 // The settings are read off the wire: net/http's client does not show them.
-func TestSettingsAreThoseOfTheRealServer(t *testing.T) {
+func TestHTTP2SettingsAreThoseOfTheRealServer(t *testing.T) {
 	t.Parallel()
 	server := restatetest.New(t)
 	conn, err := server.Dial(t.Context(), "tcp", "")
@@ -104,31 +94,29 @@ func TestSettingsAreThoseOfTheRealServer(t *testing.T) {
 	<-written
 }
 
-func TestADropIsAStreamResetOverHTTP2(t *testing.T) {
+func TestADropResetsTheStreamOverHTTP2(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := restatetest.New(t)
 		server.Script("slow", restatetest.Delay(time.Minute))
 		server.Script("c-1", restatetest.Drop(), restatetest.DropAfterAccept(), restatetest.DropAfterStatus())
-		_, _, err := postHTTP2(t, server, "warm")
-		require.NoError(t, err)
+		mustPostWith(t, server, server.ClientHTTP2(), "warm")
 		var neighbour sync.WaitGroup
 		neighbour.Go(func() {
-			status, _, err := postHTTP2(t, server, "slow")
+			status, _, err := postWith(t, server, server.ClientHTTP2(), "slow")
 			if assert.NoError(t, err) {
-				assert.Equal(t, 202, status, "a reset concerns its stream alone")
+				assert.Equal(t, 202, status, "a reset concerns its stream only")
 			}
 		})
 		synctest.Wait()
 		for range 2 {
-			_, _, err = postHTTP2(t, server, "c-1")
+			_, _, err := postWith(t, server, server.ClientHTTP2(), "c-1")
 			require.ErrorContains(t, err, "INTERNAL_ERROR")
 		}
-		status, _, err := postHTTP2(t, server, "c-1")
+		status, _, err := postWith(t, server, server.ClientHTTP2(), "c-1")
 		require.ErrorContains(t, err, "INTERNAL_ERROR")
 		assert.Equal(t, 202, status)
-		_, body, err := postHTTP2(t, server, "c-1")
-		require.NoError(t, err)
+		_, body := mustPostWith(t, server, server.ClientHTTP2(), "c-1")
 		assert.Contains(t, body, "PreviouslyAccepted")
 		neighbour.Wait()
 		assert.Equal(t, []int{202, 202, 0, 0, 202, 202}, statuses(server))
@@ -136,87 +124,18 @@ func TestADropIsAStreamResetOverHTTP2(t *testing.T) {
 	})
 }
 
-func TestAHangEndsWithTheClientsTimeoutOverHTTP2(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := restatetest.New(t)
-		server.Script("c-1", restatetest.Hang(), restatetest.HangAfterAccept())
-		client := server.ClientHTTP2()
-		client.Timeout = 10 * time.Second
-		for range 2 {
-			began := time.Now()
-			_, _, err := do(t, client, http.MethodPost, server.URL()+"/BonusPayout/c-1/run/send", `{"n":1}`)
-			var timeout interface{ Timeout() bool }
-			require.True(t, errors.As(err, &timeout) && timeout.Timeout(), "%v", err)
-			assert.Equal(t, 10*time.Second, time.Since(began))
-			synctest.Wait() // for the server to notice
-		}
-		_, body, err := postHTTP2(t, server, "c-1")
-		require.NoError(t, err)
-		assert.Contains(t, body, "PreviouslyAccepted")
-		assert.Equal(t, 1, server.MaxConcurrent())
-	})
-}
-
-func TestAnOutageConcernsHTTP2(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := restatetest.New(t)
-		server.Script("slow", restatetest.Delay(time.Minute))
-		_, _, err := postHTTP2(t, server, "before")
-		require.NoError(t, err)
-		time.AfterFunc(30*time.Second, server.Down)
-		began := time.Now()
-		_, _, err = postHTTP2(t, server, "slow")
-		require.Error(t, err)
-		assert.Equal(t, 30*time.Second, time.Since(began))
-		_, _, err = postHTTP2(t, server, "before")
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		server.Up()
-		_, body, err := postHTTP2(t, server, "before")
-		require.NoError(t, err)
-		assert.Contains(t, body, "PreviouslyAccepted")
-		assert.Equal(t, 2, server.Connections())
-	})
-}
-
-func TestCloseLetsGoOfEverythingOverHTTP2(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // which fails if a goroutine outlives it
-		server := restatetest.Start()
-		server.ScriptAll(restatetest.Hang().Always())
-		var clients sync.WaitGroup
-		for range 5 {
-			clients.Go(func() {
-				_, _, err := postHTTP2(t, server, "c-1")
-				assert.Error(t, err)
-			})
-		}
-		synctest.Wait()
-		assert.Equal(t, 5, server.MaxConcurrent())
-		server.Close()
-		clients.Wait()
-		_, _, err := postHTTP2(t, server, "c-1")
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	})
-}
-
-func TestLimitsOverHTTP2(t *testing.T) {
+func TestLimitsApplyOverHTTP2(t *testing.T) {
 	t.Parallel()
 	server := restatetest.New(t, restatetest.WithBodyLimit(100_000))
 	url := server.URL() + "/BonusPayout/"
-	status, _, err := do(t, server.ClientHTTP2(), http.MethodPost, url+strings.Repeat("k", 16_000)+"/run/send", `{}`)
-	require.NoError(t, err)
+	status, _ := mustDo(t, server.ClientHTTP2(), http.MethodPost, url+strings.Repeat("k", 16_000)+"/run/send", `{}`)
 	assert.Equal(t, 202, status)
-	status, body, err := do(t, server.ClientHTTP2(), http.MethodPost, url+strings.Repeat("k", 16_400)+"/run/send", `{}`)
-	require.NoError(t, err)
+	status, body := mustDo(t, server.ClientHTTP2(), http.MethodPost, url+strings.Repeat("k", 16_400)+"/run/send", `{}`)
 	assert.Equal(t, 431, status)
 	assert.Empty(t, body)
-	status, _, err = do(t, server.ClientHTTP2(), http.MethodPost, url+"large/run/send", strings.Repeat("1", 100_000))
-	require.NoError(t, err)
+	status, _ = mustDo(t, server.ClientHTTP2(), http.MethodPost, url+"large/run/send", strings.Repeat("1", 100_000))
 	assert.Equal(t, 202, status, "larger than a stream's window")
-	status, body, err = do(t, server.ClientHTTP2(), http.MethodPost, url+"larger/run/send", strings.Repeat("1", 100_001))
-	require.NoError(t, err)
+	status, body = mustDo(t, server.ClientHTTP2(), http.MethodPost, url+"larger/run/send", strings.Repeat("1", 100_001))
 	assert.Equal(t, 413, status)
 	assert.Equal(t, "length limit exceeded", body)
 	assert.Equal(t, 1, server.Connections())

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// memoryListener accepts connections that are the far ends of net.Pipe. Everything it waits on is a channel, which is what a
-// synctest bubble needs to see that it is waiting.
+// memoryListener accepts the far ends of net.Pipe. It waits on channels only, as a synctest bubble requires.
 type memoryListener struct {
 	arriving chan net.Conn
 	done     chan struct{}
@@ -53,14 +52,14 @@ type memoryAddr struct{}
 func (memoryAddr) Network() string { return "memory" }
 func (memoryAddr) String() string  { return "restate.test:80" }
 
-// refused is the error of a TCP connection that nobody listens for.
+// refused is the error of a TCP connection to a port without a listener.
 func refused(network string) error {
 	return &net.OpError{
 		Op: "dial", Net: network, Addr: memoryAddr{}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 	}
 }
 
-// countingListener enters each connection into the server's books, so that Down and Close can close it.
+// countingListener counts connections and keeps the open ones, so that Down and Close can close them.
 type countingListener struct {
 	net.Listener
 	server *Server
@@ -86,7 +85,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Connections is the number of connections opened so far, closed ones included.
+// Connections returns the number of connections opened so far, closed ones included.
 func (s *Server) Connections() int {
 	s.wire.Lock()
 	defer s.wire.Unlock()

@@ -5,16 +5,15 @@ import (
 	"net/http"
 )
 
-// nginxText is what nginx calls a status where that is not what net/http calls it.
+// nginxText has the status texts of nginx that differ from net/http's.
 var nginxText = map[int]string{
 	http.StatusServiceUnavailable: "Service Temporarily Unavailable",
 	http.StatusGatewayTimeout:     "Gateway Time-out",
 }
 
-// ProxyError answers in place of the ingress, as an nginx in front of it does when it gets no answer: with a page of HTML and
-// without x-restate-error-source. Codes in use are 502 when the ingress refuses or drops connections, 503 when there is none to ask and 504
-// when it does not answer in time. Nothing is started; with [Step.AfterAccept] it was. It panics if the code is not between 400
-// and 599.
+// ProxyError answers as an nginx in front of the ingress does: with an HTML page and without x-restate-error-source. nginx answers 502 when
+// the ingress refuses or drops connections, 503 when no ingress is available and 504 when it does not answer in time. Nothing is
+// started, except with [Step.AfterAccept]. It panics if the code is not between 400 and 599.
 func ProxyError(code int) Step {
 	if code < 400 || code > 599 {
 		panic(fmt.Sprintf("restatetest: ProxyError(%d): not an error's status code", code))
@@ -38,9 +37,9 @@ func ProxyError(code int) Step {
 }
 
 // Redirect answers with a redirect status, such as 302 or 307, and a Location header, absolute or relative, and no body. Go's client
-// follows it unless told otherwise: after 307 and 308 with the same method and body, after the others with a GET without a
-// body. Clients of this server come back to it, whatever the location's host. Nothing is started. It panics if the status is not
-// between 300 and 399.
+// follows it by default: after 307 and 308 with the same method and body, after the others with a GET without a body.
+// [Server.Client] reaches this server at any host of the location. Nothing is started. It panics if the status is not between
+// 300 and 399.
 func Redirect(status int, location string) Step {
 	if status < 300 || status > 399 {
 		panic(fmt.Sprintf("restatetest: Redirect(%d): not a redirect's status code", status))

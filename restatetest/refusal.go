@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// refusal is an error answer as the ingress itself makes it.
+// refusal is an error answer of the ingress itself.
 type refusal struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -29,11 +29,11 @@ const (
 	bodyCutOff    = "cannot read body: hyper::Error(Body, Custom { kind: UnexpectedEof, error: IncompleteBody })"
 	notAllowed    = "method not allowed"
 	notFound      = "not found"
-	notImitated   = "restatetest imitates only sends and the health check"
+	unsupported   = "restatetest supports only sends and the health check"
 	corsVary      = "origin, access-control-request-method, access-control-request-headers"
 	maxTarget     = 65534
 	maxHeaderRows = 100
-	// maxHeaderBytes is of HTTP/2 alone.
+	// maxHeaderBytes applies to HTTP/2 only.
 	maxHeaderBytes = 16384
 )
 
@@ -59,8 +59,8 @@ func (f *refusal) write(w http.ResponseWriter) {
 	writeJSON(w, f.Code, f)
 }
 
-// writeJSON sends value as the ingress writes JSON: without HTML escapes or a newline at the end. A content type already
-// set, by a step's WithHeader, stays.
+// writeJSON sends value as the ingress writes JSON: without HTML escapes or a final newline. A content type that a step set with
+// WithHeader stays.
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
@@ -76,7 +76,7 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	_, _ = w.Write(bytes.TrimSuffix(body.Bytes(), []byte{'\n'}))
 }
 
-// writeBare sends the empty answer of the real server's HTTP parser, which closes the connection unless that is HTTP/2.
+// writeBare sends the empty answer of the real server's HTTP parser, which closes an HTTP/1.1 connection.
 func (x *exchange) writeBare(status int) {
 	if x.r.ProtoMajor < 2 {
 		x.w.Header().Set("Connection", "close")

@@ -26,17 +26,14 @@ func TestAKeyRunsAgainAfterItsRetention(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := restatetest.New(t, test.options...)
-				_, first, err := post(t, server, "c-1")
-				require.NoError(t, err)
+				_, first := mustPost(t, server, "c-1")
 				time.Sleep(test.retention - 1)
-				_, body, err := post(t, server, "c-1")
-				require.NoError(t, err)
+				_, body := mustPost(t, server, "c-1")
 				assert.Contains(t, body, "PreviouslyAccepted")
 				assert.Len(t, server.Starts(), 1)
 
 				time.Sleep(time.Nanosecond) // counted from completion, not from the repeat
-				_, body, err = post(t, server, "c-1")
-				require.NoError(t, err)
+				_, body = mustPost(t, server, "c-1")
 				assert.Equal(t, first, body, "Accepted, with the same id")
 				starts := server.Starts()
 				require.Len(t, starts, 2)
@@ -55,15 +52,12 @@ func TestRetentionCountsFromTheEndOfTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := restatetest.New(t, restatetest.WithRetention(time.Minute))
 		url := server.URL() + "/BonusPayout/c-1/run/send"
-		_, _, err := do(t, server.Client(), http.MethodPost, url+"?delay=1h", `{"n":1}`)
-		require.NoError(t, err)
+		mustDo(t, server.Client(), http.MethodPost, url+"?delay=1h", `{"n":1}`)
 		time.Sleep(time.Hour + time.Minute - time.Millisecond)
-		_, body, err := do(t, server.Client(), http.MethodPost, url, `{"n":2}`)
-		require.NoError(t, err)
+		_, body := mustDo(t, server.Client(), http.MethodPost, url, `{"n":2}`)
 		assert.Contains(t, body, "PreviouslyAccepted")
 		time.Sleep(time.Millisecond)
-		_, body, err = do(t, server.Client(), http.MethodPost, url, `{"n":3}`)
-		require.NoError(t, err)
+		_, body = mustDo(t, server.Client(), http.MethodPost, url, `{"n":3}`)
 		assert.Contains(t, body, `"Accepted"`)
 		server.ExpectBody(t, "BonusPayout", "c-1", `{"n":3}`)
 	})
@@ -75,11 +69,9 @@ func TestZeroRetentionForgetsAtOnceAndNegativeNever(t *testing.T) {
 		none := restatetest.New(t, restatetest.WithRetention(0))
 		forever := restatetest.New(t, restatetest.WithRetention(-1))
 		for range 3 {
-			_, body, err := post(t, none, "c-1")
-			require.NoError(t, err)
+			_, body := mustPost(t, none, "c-1")
 			assert.Contains(t, body, `"Accepted"`)
-			_, _, err = post(t, forever, "c-1")
-			require.NoError(t, err)
+			mustPost(t, forever, "c-1")
 			time.Sleep(1000 * 24 * time.Hour)
 		}
 		assert.Len(t, none.Starts(), 3)
@@ -87,8 +79,7 @@ func TestZeroRetentionForgetsAtOnceAndNegativeNever(t *testing.T) {
 
 		scheduled := none.URL() + "/BonusPayout/later/run/send?delay=1h"
 		for _, status := range []string{`"Accepted"`, `"PreviouslyAccepted"`} {
-			_, body, err := do(t, none.Client(), http.MethodPost, scheduled, `{}`)
-			require.NoError(t, err)
+			_, body := mustDo(t, none.Client(), http.MethodPost, scheduled, `{}`)
 			assert.Contains(t, body, status, "it has not completed")
 		}
 	})
@@ -97,19 +88,15 @@ func TestZeroRetentionForgetsAtOnceAndNegativeNever(t *testing.T) {
 func TestAPurgedKeyRunsAgain(t *testing.T) {
 	t.Parallel()
 	server := restatetest.New(t)
-	_, first, err := post(t, server, "c-1")
-	require.NoError(t, err)
-	_, _, err = post(t, server, "c-2")
-	require.NoError(t, err)
+	_, first := mustPost(t, server, "c-1")
+	mustPost(t, server, "c-2")
 	server.Purge("BonusPayout", "c-1")
 	server.Purge("BonusPayout", "never started")
 	server.Purge("Other", "c-2")
 
-	_, again, err := post(t, server, "c-1")
-	require.NoError(t, err)
+	_, again := mustPost(t, server, "c-1")
 	assert.Equal(t, first, again)
-	_, other, err := post(t, server, "c-2")
-	require.NoError(t, err)
+	_, other := mustPost(t, server, "c-2")
 	assert.Contains(t, other, "PreviouslyAccepted")
 	server.ExpectOrder(t, "BonusPayout", "c-1", "c-2", "c-1")
 }

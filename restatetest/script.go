@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// Step is what the server does about one request instead of answering it normally. Steps are values: the methods return
-// changed copies. The zero Step is skipped.
+// Step is what the server does with a request instead of answering normally. Steps are values: the methods return changed copies.
+// The zero Step is skipped.
 //
-// A step lasts for one request unless [Step.Times], [Step.Always] or [Step.For] says otherwise; the last one said counts.
+// A step applies to one request, or for as long as the last of [Step.Times], [Step.Always] and [Step.For] says.
 type Step struct {
 	act     func(*exchange)
 	accepts bool
 	header  http.Header
-	times   int           // always is for ever
-	lasting time.Duration // in place of times, if positive
+	times   int           // or always
+	lasting time.Duration // instead of times, if positive
 }
 
 const always = -1
 
-// Times makes the step last for n requests. Zero and negative n skip it.
+// Times applies the step to n requests. Zero and negative n skip it.
 func (s Step) Times(n int) Step {
 	s.times, s.lasting = max(0, n), 0
 	return s
 }
 
-// Always makes the step last for ever; steps after it are never reached.
+// Always applies the step to every further request. Steps after it are never reached.
 func (s Step) Always() Step {
 	s.times, s.lasting = always, 0
 	return s
 }
 
-// For makes the step last for d from the first request it is taken for, that one included: with Status(503).For(time.Minute) the
-// client sees 503 until a minute after its first attempt. Each key has its own minute. Zero and negative d skip the step.
+// For applies the step to the first request that reaches it, and to those within d of that one: with Status(503).For(time.Minute) the
+// client sees 503 until a minute after its first attempt. Time counts for each key by itself. Zero and negative d skip the step.
 func (s Step) For(d time.Duration) Step {
 	s.times, s.lasting = 0, max(0, d)
 	return s
 }
 
-// AfterAccept makes the step start the workflow before it does what it does, unless the request would be refused, which starts
-// nothing. The client sees no difference: ProxyError(504).AfterAccept() is a gateway timeout of a start that was
-// taken. A step that accepts anyway does so at once: Delay(d).AfterAccept() starts also what the client gives up waiting for.
+// AfterAccept starts the workflow before the step, unless the request would be refused, which starts nothing. The client sees no
+// difference: ProxyError(504).AfterAccept() is a gateway timeout of an accepted start. A step that accepts anyway does so
+// at once: with Delay(d).AfterAccept() the workflow is started even if the client does not wait for the answer.
 func (s Step) AfterAccept() Step {
 	s.accepts = true
 	return s
@@ -66,17 +66,17 @@ func (s Step) run(x *exchange) {
 	s.act(x)
 }
 
-// scripts are by key. Those for all keys are a script that each key goes through at its own pace.
+// scripts are by key. Each key without one has a copy of the shared steps.
 type scripts struct {
 	own    map[string]*script
 	shared []Step
 	copies map[string]*script
 }
 
-// Script lays down what happens to the next requests for a key, in any workflow: one step each, and after the last one
-// the normal answer. For a service the key is the Idempotency-Key. It replaces an earlier script for the key; without steps, the key has a script of its own that is at its
-// end, so that [Server.ScriptAll] does not concern it. Requests refused for their size, their number ([WithConcurrencyLimit]) or a
-// path without a key take no step.
+// Script sets what happens to the next requests for a key, in any workflow: one step each, and normal answers after the last. For a
+// service the key is the Idempotency-Key. It replaces an earlier script for the key. Without steps, every answer for the key is
+// normal, and [Server.ScriptAll] does not apply to it. Requests refused for their size, for [WithConcurrencyLimit] or for a path
+// without a key take no step.
 func (s *Server) Script(key string, steps ...Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,9 +86,9 @@ func (s *Server) Script(key string, steps ...Step) {
 	s.scripts.own[key] = &script{steps: slices.Clone(steps)}
 }
 
-// ScriptAll is [Server.Script] for every key without a script of its own. Each key goes through the steps by itself: with
-// ScriptAll(Status(503)) the first request for each key fails. It replaces an earlier ScriptAll and begins anew for every key.
-// Sends to a service without an Idempotency-Key are one key.
+// ScriptAll is [Server.Script] for every key without a script of its own. Each key takes the steps by itself: with
+// ScriptAll(Status(503)) the first request for each key fails. It replaces an earlier ScriptAll and begins again for every key. All
+// sends to services without an Idempotency-Key count as one key.
 func (s *Server) ScriptAll(steps ...Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,14 +114,14 @@ func (s *scripts) next(key string, now time.Time) Step {
 
 type script struct {
 	steps []Step
-	at    int       // the step in turn
-	taken int       // how often it was
-	since time.Time // when it first was
+	at    int       // the current step
+	taken int       // how often
+	since time.Time // the first time
 }
 
 func (s *script) next(now time.Time) Step {
 	for ; s.at < len(s.steps); s.at++ {
-		if turn := s.steps[s.at]; turn.act != nil && s.holds(turn, now) {
+		if turn := s.steps[s.at]; turn.act != nil && s.applies(turn, now) {
 			s.taken++
 			return turn
 		}
@@ -130,7 +130,7 @@ func (s *script) next(now time.Time) Step {
 	return Pass()
 }
 
-func (s *script) holds(turn Step, now time.Time) bool {
+func (s *script) applies(turn Step, now time.Time) bool {
 	if s.taken == 0 {
 		s.since = now
 	}

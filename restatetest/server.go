@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// memoryURL is what URL says of a server in memory. The name is reserved for tests and never resolves.
+// memoryURL is the URL of a server in memory. The .test domain never resolves.
 const memoryURL = "http://restate.test"
 
-// The HTTP/2 settings of the real server. Its MAX_HEADER_LIST_SIZE is not announced, for net/http would apply it to HTTP/1.1 as well; a
-// larger header is answered 431 all the same.
+// The HTTP/2 settings of the real server, except MAX_HEADER_LIST_SIZE, which net/http would apply to HTTP/1.1 as well. A larger header is
+// answered 431 by the handler.
 const (
 	maxStreams   = 200
 	frameSize    = 16384
@@ -28,14 +28,14 @@ const (
 	relistenPause    = 20 * time.Millisecond
 )
 
-// TB is the part of [testing.TB] used here, so that importing this package does not import testing.
+// TB is the part of [testing.TB] that this package uses. It does not import testing.
 type TB interface {
 	Helper()
 	Cleanup(f func())
 	Errorf(format string, args ...any)
 }
 
-// Server is one imitated ingress. Make it with [New], [Start] or [Listen].
+// Server is one fake ingress. Make it with [New], [Start] or [Listen].
 type Server struct {
 	limits limits
 
@@ -51,16 +51,16 @@ type Server struct {
 	connections int
 	closed      bool
 
-	mu       sync.Mutex // guards the fields below
-	services services
-	scripts  scripts
-	ledger   ledger
-	traffic  traffic
+	mu          sync.Mutex // guards the fields below
+	services    services
+	scripts     scripts
+	invocations invocations
+	traffic     traffic
 }
 
-// New starts a server in memory and closes it when the test ends. It is reached through [Server.Client] or [Server.Dial] alone:
-// nothing listens on the machine's network. In a testing/synctest bubble, make the server inside it: one from outside ends the
-// process with "receive on synctest channel from outside bubble".
+// New starts a server in memory and closes it when the test ends. Only [Server.Client], [Server.ClientHTTP2] and [Server.Dial] reach it:
+// it listens on no network. For a testing/synctest bubble, make it inside the bubble: a server from outside ends the process
+// with "receive on synctest channel from outside bubble".
 func New(tb TB, options ...Option) *Server {
 	tb.Helper()
 	server := Start(options...)
@@ -75,8 +75,8 @@ func Start(options ...Option) *Server {
 	return server
 }
 
-// Listen starts a server on TCP, for example on "127.0.0.1:0", for code under test that cannot be given an HTTP client.
-// The caller closes it. The error is the one of [net.Listen].
+// Listen starts a server on TCP, for example on "127.0.0.1:0", for code under test that accepts no HTTP client. The caller closes it.
+// The error wraps that of [net.Listen].
 func Listen(addr string, options ...Option) (*Server, error) {
 	listener, err := listen(addr)
 	if err != nil {
@@ -95,7 +95,7 @@ func listen(addr string) (net.Listener, error) {
 
 func newServer(options []Option) *Server {
 	server := &Server{
-		limits: limits{body: DefaultBodyLimit}, ledger: ledger{retention: DefaultRetention}, open: make(map[*conn]struct{}),
+		limits: limits{body: DefaultBodyLimit}, invocations: invocations{retention: DefaultRetention}, open: make(map[*conn]struct{}),
 	}
 	for _, option := range options {
 		option(server)
@@ -136,7 +136,7 @@ func (s *Server) newTransport() *http.Transport {
 	}
 }
 
-// protocols are HTTP/2 without TLS, by prior knowledge, and HTTP/1.1 if wanted.
+// protocols are HTTP/2 without TLS, by prior knowledge, and optionally HTTP/1.1.
 func protocols(http1 bool) *http.Protocols {
 	var both http.Protocols
 	both.SetHTTP1(http1)
@@ -144,8 +144,8 @@ func protocols(http1 bool) *http.Protocols {
 	return &both
 }
 
-// URL is the base URL of the server: "http://restate.test" in memory, "http://127.0.0.1:port" or the like on TCP. In memory the name
-// resolves nowhere: it goes with [Server.Client] or [Server.Dial].
+// URL returns the base URL of the server: "http://restate.test" in memory, where only [Server.Client], [Server.ClientHTTP2] and
+// [Server.Dial] resolve it, and "http://127.0.0.1:port" or the like on TCP.
 func (s *Server) URL() string {
 	if s.address == "" {
 		return memoryURL
@@ -153,16 +153,16 @@ func (s *Server) URL() string {
 	return "http://" + s.address
 }
 
-// Client returns a client whose every request goes to this server, in memory or on TCP, whatever the URL's host. Each call
-// returns a new client, to be changed at will, over one shared transport, whose connections [Server.Close] closes.
+// Client returns a client that sends every request to this server, in memory or on TCP, for any host in the URL. Each call returns a new
+// client, which may be changed, over one shared transport, whose connections [Server.Close] closes.
 func (s *Server) Client() *http.Client { return &http.Client{Transport: s.transport} }
 
-// ClientHTTP2 is [Server.Client] over HTTP/2 without TLS (h2c, by prior knowledge), which the server speaks on the same
-// address. Its requests share connections, up to 200 at once on each; those that come before the first is open may open more.
+// ClientHTTP2 is [Server.Client] over HTTP/2 without TLS (h2c, by prior knowledge), on the same address. Its requests share connections,
+// up to 200 at once on each; those made before the first is open may open more.
 func (s *Server) ClientHTTP2() *http.Client { return &http.Client{Transport: s.http2} }
 
-// Dial opens a connection to this server, in memory or on TCP, whatever the address says. It fits [http.Transport]'s DialContext.
-// While the server is down or closed it fails as a refused TCP connection does: errors.Is(err, syscall.ECONNREFUSED).
+// Dial opens a connection to this server, in memory or on TCP; it ignores the address. It can be an [http.Transport]'s DialContext. While
+// the server is down or closed it fails as a refused TCP connection does: errors.Is(err, syscall.ECONNREFUSED).
 func (s *Server) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	if s.address != "" {
 		var dialer net.Dialer
@@ -177,17 +177,17 @@ func (s *Server) Dial(ctx context.Context, network, _ string) (net.Conn, error) 
 	return listener.dial(ctx, network)
 }
 
-// Down begins an outage: connections are refused from now on, and the open ones are closed, those in the middle of a request
-// without an answer to it. What was accepted stays accepted, scripts stay where they are. A server that is down stays down.
+// Down begins an outage: new connections are refused and open ones are closed, without an answer to the requests on them. Accepted starts
+// stay accepted, and scripts keep their step. It does nothing on a server that is down.
 func (s *Server) Down() {
 	s.wire.Lock()
 	defer s.wire.Unlock()
-	s.hangUp()
-	s.closeIdle() // or the next request might still be tried on one
+	s.disconnect()
+	s.closeIdle() // or the next request might be tried on one
 }
 
-// Up ends the outage begun by [Server.Down]. It does nothing on a server that is up or closed. On TCP it panics if another process
-// has taken the port in the meantime.
+// Up ends the outage that [Server.Down] began. It does nothing on a server that is up or closed. On TCP it panics if another process
+// has taken the port.
 func (s *Server) Up() {
 	s.wire.Lock()
 	done := s.closed || s.listener != nil
@@ -209,16 +209,15 @@ func (s *Server) Up() {
 		failure = err
 		time.Sleep(relistenPause)
 	}
-	panic(fmt.Sprintf("restatetest: coming up again: %v", failure))
+	panic(fmt.Sprintf("restatetest: listen again: %v", failure))
 }
 
-// Close stops the server, closes every connection including those of [Server.Client], and returns when all its goroutines have
-// ended. Requests that hang are let go without an answer. A second Close does nothing but wait as well.
-// The records can still be read afterwards.
+// Close stops the server, closes every connection, including those of [Server.Client], and returns when all its goroutines have ended.
+// Hanging requests get no answer. A second Close only waits. The records can be read afterwards.
 func (s *Server) Close() {
 	s.wire.Lock()
 	s.closed = true
-	s.hangUp()
+	s.disconnect()
 	s.wire.Unlock()
 
 	s.closeIdle()
@@ -243,9 +242,9 @@ func (s *Server) serve(listener net.Listener) {
 	}()
 }
 
-// enter reports whether a request may still be served; its end is running.Done. Requests of HTTP/2 need it, for they have goroutines
-// of their own, which net/http does not wait for.
-func (s *Server) enter() bool {
+// beginRequest reports whether a request may still be served; running.Done ends it. net/http does not wait for the goroutines of
+// HTTP/2 requests.
+func (s *Server) beginRequest() bool {
 	s.wire.Lock()
 	defer s.wire.Unlock()
 	if s.closed {
@@ -260,8 +259,8 @@ func (s *Server) closeIdle() {
 	s.http2.CloseIdleConnections()
 }
 
-// hangUp is called with s.wire held.
-func (s *Server) hangUp() {
+// disconnect closes the listener and every connection. It is called with s.wire held.
+func (s *Server) disconnect() {
 	if s.listener != nil {
 		_ = s.listener.Close()
 		s.listener = nil

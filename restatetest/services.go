@@ -8,38 +8,37 @@ import (
 	"strings"
 )
 
-// Input is the kind of input a handler takes. It decides which content types and bodies are accepted.
+// Input is the kind of input that a handler accepts.
 type Input int
 
 // The kinds of input.
 const (
-	// InputJSON takes application/json and any body but an empty one. That the body is JSON is not checked: the real ingress
-	// accepts it, and the run fails. It is the zero value, and what handlers take unless [WithInput] says otherwise.
+	// InputJSON accepts application/json with any body but an empty one, even one that is not JSON: the real ingress accepts it, and
+	// the run fails. The default.
 	InputJSON Input = iota
-	// InputNone takes neither a content type nor a body.
+	// InputNone accepts neither a content type nor a body.
 	InputNone
-	// InputBytes takes application/octet-stream with any body, or neither a content type nor a body.
+	// InputBytes accepts application/octet-stream with any body, or neither a content type nor a body.
 	InputBytes
 )
 
-// kind decides the shape of the path and what makes a send a repeat.
+// kind decides the form of the path and what makes a send a repeat.
 type kind int
 
 const (
-	kindWorkflow kind = iota // of every name that is not declared
+	kindWorkflow kind = iota // also of names that are not declared
 	kindService
 	kindObject
 )
 
-// services are the declared workflows, services and objects; nil until there is a first declaration, which means that every name
-// is accepted as a workflow's.
+// services are the declared workflows, services and objects. Nil, before the first declaration, accepts every name as a workflow's.
 type services map[string]*service
 
 type service struct {
-	kind     kind
-	handlers map[string]handler
-	private  bool
-	gone     bool // unregistered; its kind is remembered for when it comes back
+	kind         kind
+	handlers     map[string]handler
+	private      bool
+	unregistered bool // its kind is kept for the next Register
 }
 
 type handler struct {
@@ -47,18 +46,18 @@ type handler struct {
 	shared bool
 }
 
-// declare returns the service of this name, without handlers if it is new or had gone. It is called with s.mu held, or before
-// the server starts.
+// declare returns the service of this name, without handlers if it is new or was unregistered. It is called with s.mu held, or before the
+// server starts.
 func (s *Server) declare(name string) *service {
 	if s.services == nil {
 		s.services = make(services)
 	}
 	declared := s.services[name]
 	if declared == nil {
-		declared = &service{gone: true}
+		declared = &service{unregistered: true}
 		s.services[name] = declared
 	}
-	if declared.gone {
+	if declared.unregistered {
 		*declared = service{kind: declared.kind, handlers: make(map[string]handler)}
 	}
 	return declared
@@ -66,13 +65,13 @@ func (s *Server) declare(name string) *service {
 
 // find returns nil for a name that is not registered.
 func (s services) find(name string) *service {
-	if declared := s[name]; declared != nil && !declared.gone {
+	if declared := s[name]; declared != nil && !declared.unregistered {
 		return declared
 	}
 	return nil
 }
 
-// kindOf is called with names that may be unknown.
+// kindOf returns the kind of a name, which may be unknown.
 func (s services) kindOf(name string) kind {
 	if declared := s[name]; declared != nil {
 		return declared.kind
@@ -80,13 +79,13 @@ func (s services) kindOf(name string) kind {
 	return kindWorkflow
 }
 
-// once reports whether the handler is one that runs once per key: a workflow's, not shared.
+// once reports whether the handler runs once per key: a workflow's that is not shared.
 func (s services) once(name, handler string) bool {
 	declared := s.find(name)
 	return s.kindOf(name) == kindWorkflow && (declared == nil || !declared.handlers[handler].shared)
 }
 
-// add gives the service these handlers, [DefaultHandler] if none are named, and leaves those it has alone.
+// add adds these handlers, or DefaultHandler if there are none, and keeps the existing ones.
 func (s *service) add(handlers []string) {
 	if len(handlers) == 0 {
 		handlers = []string{DefaultHandler}
@@ -98,36 +97,34 @@ func (s *service) add(handlers []string) {
 	}
 }
 
-// Register declares a workflow as [WithWorkflow] does, while the server runs: a deployment registered while messages wait.
-// Handlers the workflow already has are kept. Keys started before are still known. A name that was declared as a service or an
-// object before stays one.
+// Register declares a workflow as [WithWorkflow] does, while the server runs: a deployment that is registered while messages wait. It
+// keeps the workflow's existing handlers and started keys. A name that was declared as a service or object stays one.
 func (s *Server) Register(name string, handlers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.declare(name).add(handlers)
 }
 
-// Unregister takes the declaration of a workflow, service or object back: it is answered 404 from now on, also for keys started
-// before. A server that accepted every name accepts none after it, so Unregister of any name is also the way to begin with
-// nothing registered.
+// Unregister removes the declaration of a workflow, service or object: requests for it are answered 404, even for started keys. A server
+// without declarations, which accepts every name, accepts none after it: Unregister any name to begin with nothing registered.
 func (s *Server) Unregister(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.declare(name).gone = true
+	s.declare(name).unregistered = true
 }
 
-// names are sorted; the real server's have no order.
+// names returns the registered names, sorted. The real server's have no order.
 func (s services) names() []string {
 	names := []string{}
 	for _, name := range slices.Sorted(maps.Keys(s)) {
-		if !s[name].gone {
+		if !s[name].unregistered {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// refuses says why content of this header and body cannot be the handler's input, or nothing.
+// refuses says why this header and body cannot be the handler's input. Empty means that they can.
 func (input Input) refuses(header http.Header, body []byte) string {
 	contentType, given := "", len(header["Content-Type"]) > 0
 	if given {

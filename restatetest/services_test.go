@@ -13,7 +13,7 @@ import (
 	"github.com/redisevents/restatestart/restatetest"
 )
 
-// sent is what came of one send: its status, and the two members of a 202 or the message of an error.
+// sent is the answer to one send: its status, and the members of a 202 or the message of an error.
 type sent struct {
 	Status               int `json:"-"`
 	InvocationID, Answer string
@@ -21,8 +21,7 @@ type sent struct {
 
 func sendTo(t *testing.T, server *restatetest.Server, path string, header ...string) sent {
 	t.Helper()
-	status, body, err := do(t, server.Client(), http.MethodPost, server.URL()+path, `{"n":1}`, header...)
-	require.NoError(t, err)
+	status, body := mustDo(t, server.Client(), http.MethodPost, server.URL()+path, `{"n":1}`, header...)
 	var answer struct{ InvocationID, Status, Message string }
 	require.NoError(t, json.Unmarshal([]byte(body), &answer), body)
 	return sent{status, answer.InvocationID, answer.Status + answer.Message}
@@ -36,7 +35,7 @@ func allKinds(t *testing.T) *restatetest.Server {
 		restatetest.WithWorkflow("Wf", "Run"), restatetest.WithShared("Wf", "Get", "Peek"))
 }
 
-func TestAKeylessSendIsNewEachTime(t *testing.T) {
+func TestASendWithoutAnIdempotencyKeyIsNewEachTime(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
 		"/Svc/Do/send", "/restate/send/Svc/Do", "/Obj/k/Do/send", "/restate/send/Obj/k/Do", "/Wf/k/Get/send", "/restate/send/Wf/k/Get",
@@ -74,7 +73,7 @@ func TestAnIdempotencyKeyMakesARepeat(t *testing.T) {
 	assert.Equal(t, 22, server.Duplicates())
 }
 
-func TestTheRecordOfAServiceIsByIdempotencyKey(t *testing.T) {
+func TestServicesAreRecordedByIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	server := allKinds(t)
 	server.Script("ik-2", restatetest.Status(503))
@@ -98,7 +97,7 @@ func TestTheRecordOfAServiceIsByIdempotencyKey(t *testing.T) {
 	assert.Equal(t, "Do", server.Requests()[0].Handler)
 }
 
-func TestWhatServicesAndObjectsRefuse(t *testing.T) {
+func TestServicesAndObjectsRefuse(t *testing.T) {
 	t.Parallel()
 	server := restatetest.New(t,
 		restatetest.WithService("Svc", "Do"), restatetest.WithObject("Obj"), restatetest.WithShared("Wf", "Get"),
@@ -118,7 +117,7 @@ func TestWhatServicesAndObjectsRefuse(t *testing.T) {
 		"key that is no ASCII":          {"/Svc/Do/send", "k\u00e9y", 400, "bad header idempotency-key: ToStrError { _priv: () }"},
 		"key of a workflow's run":       {"/Wf/k/run/send", "ik", 400, onceOnly},
 		"void handler with a body":      {"/Svc/Void/send", "", 400, "input validation error: Expected body and content-type to be empty"},
-		"a call of a service":           {"/Svc/Do", "", 501, "restatetest imitates only"},
+		"a call of a service":           {"/Svc/Do", "", 501, "restatetest supports only"},
 		"delay of a service unreadable": {"/Svc/Do/send?delay=10", "", 400, "bad delay query parameter"},
 	}
 	for name, test := range tests {
@@ -133,14 +132,13 @@ func TestWhatServicesAndObjectsRefuse(t *testing.T) {
 	assert.Empty(t, server.Starts())
 }
 
-func TestAServiceComesBackAsOne(t *testing.T) {
+func TestAServiceRegisteredAgainStaysAService(t *testing.T) {
 	t.Parallel()
 	server := allKinds(t)
 	first := sendTo(t, server, "/Svc/Do/send", "Idempotency-Key", "ik")
 	server.Unregister("Svc")
 	assert.Equal(t, 404, sendTo(t, server, "/Svc/Do/send", "Idempotency-Key", "ik").Status)
-	_, health, err := do(t, server.Client(), http.MethodGet, server.URL()+"/restate/health", "")
-	require.NoError(t, err)
+	_, health := mustDo(t, server.Client(), http.MethodGet, server.URL()+"/restate/health", "")
 	assert.JSONEq(t, `{"services":["Obj","Wf"]}`, health)
 
 	server.Register("Svc", "Do")
@@ -148,12 +146,12 @@ func TestAServiceComesBackAsOne(t *testing.T) {
 	assert.Equal(t, 404, sendTo(t, server, "/Svc/Other/send").Status, "not registered again")
 }
 
-// Two attempts for one request of the code under test: the doc comment of Drop warns of it.
-func TestGosClientRepeatsADroppedIdempotentRequest(t *testing.T) {
+// One request of the code under test becomes two attempts, of which the doc comment of Drop warns.
+func TestGosClientRetriesADroppedIdempotentRequest(t *testing.T) {
 	t.Parallel()
 	server := allKinds(t)
 	server.Script("ik", restatetest.DropAfterAccept())
-	sendTo(t, server, "/Svc/Do/send") // so that there is a connection to reuse
+	sendTo(t, server, "/Svc/Do/send") // for a connection to reuse
 	assert.Equal(t, "PreviouslyAccepted", sendTo(t, server, "/Svc/Do/send", "Idempotency-Key", "ik").Answer)
 	assert.Equal(t, 2, server.Attempts("ik"))
 	assert.Equal(t, []int{202, 0, 202}, statuses(server))
@@ -170,4 +168,27 @@ func TestIdempotencyKeysAreForgottenToo(t *testing.T) {
 		assert.Equal(t, first, sendTo(t, server, "/Svc/run/send", "Idempotency-Key", "ik"))
 		server.ExpectOrder(t, "Svc", "ik", "ik", "ik")
 	})
+}
+
+func TestWorkflowsAreRegisteredAndUnregistered(t *testing.T) {
+	t.Parallel()
+	server := restatetest.New(t)
+	server.Unregister("BonusPayout") // and with it the readiness to accept any name
+	status, body := mustPost(t, server, "c-1")
+	assert.Equal(t, 404, status)
+	assert.Contains(t, body, "service 'BonusPayout' not found")
+
+	server.Register("BonusPayout")
+	status, _ = mustPost(t, server, "c-1")
+	assert.Equal(t, 202, status)
+	status, body = mustDo(t, server.Client(), http.MethodGet, server.URL()+"/restate/health", "")
+	assert.Equal(t, 200, status)
+	assert.JSONEq(t, `{"services":["BonusPayout"]}`, body)
+
+	server.Unregister("BonusPayout")
+	status, _ = mustPost(t, server, "c-1")
+	assert.Equal(t, 404, status, "even for a key accepted before")
+	server.Register("BonusPayout", "run")
+	_, body = mustPost(t, server, "c-1")
+	assert.Contains(t, body, "PreviouslyAccepted")
 }

@@ -10,13 +10,14 @@ import (
 
 func step(act func(*exchange)) Step { return Step{act: act, times: 1} }
 
-// Pass is a normal answer.
-func Pass() Step { return step((*exchange).normally) }
+// Pass answers normally.
+func Pass() Step { return step((*exchange).answerNormally) }
 
-// Status answers with a status code. Without a body, an error is the ingress's own: JSON with the code, a message and the
-// source, and the header x-restate-error-source. With a body (several are joined) it is what a proxy would send: that text,
-// without the header, as text/plain unless WithHeader says otherwise. Nothing is started, whatever the code; with [Step.AfterAccept] it was. It panics if the code is
-// not between 200 and 999. See [ProxyError] for a proxy's page and [Redirect] for a redirect.
+// Status answers with a status code. Without a body, a code from 400 answers as the ingress does: JSON with the code, a message and the
+// source, and the header x-restate-error-source. With a body (several are joined) it answers as a proxy might: that text, without
+// the header, as text/plain unless [Step.WithHeader] sets another type. Nothing is started, even by a 202, except with
+// [Step.AfterAccept]. It panics if the code is not between 200 and 999. See [ProxyError] for a proxy's page and [Redirect] for a
+// redirect.
 func Status(code int, body ...string) Step {
 	if code < 200 || code > 999 {
 		panic(fmt.Sprintf("restatetest: Status(%d): not a final status code", code))
@@ -41,38 +42,36 @@ func Status(code int, body ...string) Step {
 	})
 }
 
-// Hang gives no answer until the client goes away or the server goes down or is closed: the client sees its own timeout. Nothing is
-// started.
+// Hang gives no answer until the client disconnects or the server is down or closed: the client sees its own timeout. Nothing is started.
 func Hang() Step {
 	return step(func(x *exchange) {
 		<-x.r.Context().Done()
-		abandon()
+		abort()
 	})
 }
 
-// HangAfterAccept is Hang with the workflow started: an answer that comes too late.
+// HangAfterAccept is Hang with the workflow started: the answer comes too late.
 func HangAfterAccept() Step { return Hang().AfterAccept() }
 
-// Drop closes the connection without an answer: the client sees an EOF. On HTTP/2 the stream alone is reset, with INTERNAL_ERROR;
-// [Server.Down] is what closes such a connection. Nothing is started. Go's client repeats by itself a request with an
-// Idempotency-Key, or a GET, that was dropped on a connection used before.
-func Drop() Step { return step(func(*exchange) { abandon() }) }
+// Drop closes the connection without an answer: the client sees an EOF. On HTTP/2 it resets the stream only, with INTERNAL_ERROR;
+// [Server.Down] closes such a connection. Nothing is started. Go's client itself retries a GET, or a request with an
+// Idempotency-Key, that was dropped on a reused connection.
+func Drop() Step { return step(func(*exchange) { abort() }) }
 
-// DropAfterAccept starts the workflow, then closes the connection without an answer, as Drop does: the lost answer. A request that
-// would have been refused starts nothing and gets no answer either.
+// DropAfterAccept is Drop with the workflow started: the answer is lost. A request that would be refused starts nothing and gets no
+// answer either.
 func DropAfterAccept() Step { return Drop().AfterAccept() }
 
-// Delay waits for d, then answers normally. If the client goes away before that, nothing is started. Zero and negative d do
-// not wait.
+// Delay waits for d, then answers normally. If the client disconnects before that, nothing is started. Zero and negative d do not wait.
 func Delay(d time.Duration) Step {
 	return step(func(x *exchange) {
 		x.wait(d)
-		x.normally()
+		x.answerNormally()
 	})
 }
 
-// Answer leaves the answer to a function. It gets a request whose body can be read, and starts nothing. A panic in it closes the
-// connection without an answer, or in the middle of it; on HTTP/2 it resets the stream.
+// Answer lets a function answer. Its request has a readable body. Nothing is started, except with [Step.AfterAccept]. A panic of the
+// function closes the connection, without an answer or within it; on HTTP/2 it resets the stream.
 func Answer(answer func(w http.ResponseWriter, r *http.Request)) Step {
 	return step(func(x *exchange) {
 		r := x.r.Clone(x.r.Context())
@@ -82,7 +81,7 @@ func Answer(answer func(w http.ResponseWriter, r *http.Request)) Step {
 	})
 }
 
-// wait abandons the request if the client goes away before d is over.
+// wait aborts the request if the client disconnects before d has passed.
 func (x *exchange) wait(d time.Duration) {
 	if d <= 0 {
 		return
@@ -92,9 +91,9 @@ func (x *exchange) wait(d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-x.r.Context().Done():
-		abandon()
+		abort()
 	}
 }
 
-// abandon ends a request by closing its connection; on HTTP/2, by resetting its stream.
-func abandon() { panic(http.ErrAbortHandler) }
+// abort closes the request's connection; on HTTP/2 it resets the stream.
+func abort() { panic(http.ErrAbortHandler) }

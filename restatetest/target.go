@@ -10,27 +10,27 @@ import (
 type verb int
 
 const (
-	verbNone verb = iota // the path says nothing the ingress knows
+	verbNone verb = iota // unknown to the ingress
 	verbSend
 	verbCall
 	verbHealth
-	verbOther // something of the real server that is not imitated
+	verbOther // known to the real server only
 )
 
-// target is what a request's path asks for. Workflow, key and handler are empty where the path does not tell them.
+// target is what a request's path addresses. Workflow, key and handler are empty where the path has none.
 type target struct {
 	verb                   verb
 	kind                   kind
-	named                  bool // the path has a place for the name; what stands there may be empty
+	named                  bool // the path has a segment for the name, which may be empty
 	workflow, key, handler string
 	query                  string
 
-	unroutable *refusal // wrong whatever is registered
-	misshapen  *refusal // wrong once the workflow is known to exist
+	unroutable *refusal // whatever is registered
+	malformed  *refusal // once the workflow is known to exist
 }
 
-// parseTarget takes a request target apart as the real server does: split at raw slashes, the key alone percent-decoded. The shape
-// it must have depends on the kind that the name in it was declared with.
+// parseTarget parses a request target as the real server does: it splits at raw slashes and percent-decodes the key only. The form of the
+// path depends on the kind that its name was declared with.
 func parseTarget(sent string, declared services) target {
 	sent, _, _ = strings.Cut(sent, "#")
 	path, query, _ := strings.Cut(sent, "?")
@@ -98,18 +98,18 @@ func (t *target) parts() int {
 	return 2
 }
 
-func (t *target) parseParts(parts []string, misshapen string) {
+func (t *target) parseParts(parts []string, malformed string) {
 	if len(parts) != t.parts() {
-		t.misshapen = refuse(http.StatusBadRequest, misshapen)
+		t.malformed = refuse(http.StatusBadRequest, malformed)
 		return
 	}
 	t.handler = parts[len(parts)-1]
 	if len(parts) == 2 {
-		t.key, t.misshapen = decodeKey(parts[0])
+		t.key, t.malformed = decodeKey(parts[0])
 	}
 }
 
-// decodeKey percent-decodes one segment: a broken escape stays as it is, a plus is a plus, and the outcome must be UTF-8.
+// decodeKey percent-decodes one segment. Broken escapes and pluses stay as they are; the result must be UTF-8.
 func decodeKey(segment string) (string, *refusal) {
 	decoded := make([]byte, 0, len(segment))
 	for i := 0; i < len(segment); i++ {
@@ -126,7 +126,7 @@ func decodeKey(segment string) (string, *refusal) {
 	return string(decoded), nil
 }
 
-// fromUTF8Error words the failure as Rust's String::from_utf8 does.
+// fromUTF8Error is the text of the error of Rust's String::from_utf8.
 func fromUTF8Error(text []byte) string {
 	valid := 0
 	for {

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Request is one request that reached the server, whatever became of it.
+// Request is one request that reached the server, with any outcome.
 type Request struct {
 	Method     string
 	RequestURI string // as sent, byte for byte
 	Proto      string // "HTTP/1.1" or "HTTP/2.0"
-	// Workflow, which may be a service or an object, Key and Handler are empty where the path does not tell them.
+	// Workflow (or the service or object), Key and Handler are empty where the path has none.
 	Workflow, Key, Handler string
 	Header                 http.Header
-	Body                   []byte    // nil if it was not read: the request was turned away before
+	Body                   []byte    // nil if the request was refused before it was read
 	At                     time.Time // of arrival
 	Status                 int       // of the answer; zero if there was none
-	Previously             bool      // it was a repeat: its workflow and key had been started before
+	Previously             bool      // a repeat: its workflow and key were started before
 }
 
-// traffic is what reached the server.
+// traffic is the requests that reached the server.
 type traffic struct {
 	requests []*Request
 	attempts map[string]int // by key
@@ -35,7 +35,7 @@ func (t *traffic) attempt(key string) {
 	t.attempts[key]++
 }
 
-// arrive enters a request and reports whether it may be served under the limit of concurrent ones. If so, leave ends it.
+// arrive adds a request and reports whether the concurrency limit admits it. If so, leave ends it.
 func (t *traffic) arrive(request *Request, limit int) bool {
 	t.requests = append(t.requests, request)
 	if limit > 0 && t.serving >= limit {
@@ -48,8 +48,8 @@ func (t *traffic) arrive(request *Request, limit int) bool {
 
 func (t *traffic) leave() { t.serving-- }
 
-// Requests returns every request that reached the server, in the order of arrival: duplicates, failures and health checks
-// included. What net/http cannot parse, such as a raw space in the path, does not count as having reached it.
+// Requests returns every request that reached the server in the order of arrival, including duplicates, failures and health checks, but
+// not those that net/http cannot parse, such as one with a raw space in its path.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,15 +62,15 @@ func (s *Server) Requests() []Request {
 	return requests
 }
 
-// Attempts is the number of requests that named a key, in any workflow and with any outcome. For services it counts those
-// with this Idempotency-Key.
+// Attempts returns the number of requests for a key, in any workflow and with any outcome. For services it counts those with this
+// Idempotency-Key.
 func (s *Server) Attempts(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.traffic.attempts[key]
 }
 
-// Duplicates is the number of PreviouslyAccepted answers given.
+// Duplicates returns the number of PreviouslyAccepted answers.
 func (s *Server) Duplicates() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +83,8 @@ func (s *Server) Duplicates() int {
 	return duplicates
 }
 
-// MaxConcurrent is the largest number of requests that were being served at once, hanging ones included, those turned away
-// by [WithConcurrencyLimit] not. A request whose client gave up counts until the server has noticed.
+// MaxConcurrent returns the largest number of requests served at once, including hanging ones and not those refused by
+// [WithConcurrencyLimit]. A request whose client gave up counts until the server notices.
 func (s *Server) MaxConcurrent() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ func toPayout(m *restatestart.Message[betSettled]) (restatestart.Start, error) {
 	return restatestart.Start{Workflow: "BonusPayout", Key: m.Value.ClaimID, Input: map[string]int{"cents": m.Value.Cents}}, nil
 }
 
-// One's own Keep and Map, run against the imitation: what is started, under which key, with which body.
+// Your own Keep and Map against the fake ingress: what is started, under which key, with which body.
 func Example_wiring() {
 	restate := restatetest.Start(restatetest.WithWorkflow("BonusPayout")) // in a test: restatetest.New(t, …)
 	defer restate.Close()
@@ -49,7 +49,7 @@ func Example_wiring() {
 	// BonusPayout claim-7 {"cents":500}
 }
 
-// untilStarted stands for a service with a loop of its own, which tries every two seconds.
+// untilStarted stands for a service that retries every two seconds.
 func untilStarted(ctx context.Context, client *http.Client, ingress, key string) error {
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost,
@@ -72,8 +72,8 @@ func untilStarted(ctx context.Context, client *http.Client, ingress, key string)
 	}
 }
 
-// Ten minutes of outage take no time in a synctest bubble.
-func TestAnOutageOfTenMinutes(t *testing.T) {
+// An outage of ten minutes takes no time in a synctest bubble.
+func TestAStartSurvivesAnOutageOfTenMinutes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		restate := restatetest.New(t, restatetest.WithWorkflow("BonusPayout"))
@@ -87,8 +87,8 @@ func TestAnOutageOfTenMinutes(t *testing.T) {
 	})
 }
 
-// The answer of the first attempt is lost in four ways. There is one start all the same.
-func TestALostAnswer(t *testing.T) {
+// However the answer of the first attempt is lost, there is one start.
+func TestAStartSurvivesALostAnswer(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]restatetest.Step{
 		"no answer":     restatetest.DropAfterAccept(),
@@ -114,8 +114,8 @@ func TestALostAnswer(t *testing.T) {
 	}
 }
 
-// A proxy answers for the first minute; the library retries or hands the message back, and a loop around it starts it in the end.
-func TestTheLibraryOutlastsAProxysErrors(t *testing.T) {
+// A proxy answers for the first minute. The Starter retries, then returns a BlockedError; its caller delivers the batch again.
+func TestAStarterOutlastsTheErrorsOfAProxy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		restate := restatetest.New(t, restatetest.WithWorkflow("BonusPayout"))

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Response is what a server answered.
+// Response is a server's answer.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Differences says in one line each where a response is not what is expected. Placeholders are bound on the way.
+// Differences describes how a response differs from the expectation, a line each. It binds the placeholders.
 func (e *Expectation) Differences(got Response, bindings *Bindings) []string {
 	var differences []string
 	if e.Status != got.Status {
@@ -53,7 +53,7 @@ func compareHeader(want *string, got []string, bindings *Bindings) string {
 	return bindings.match(*want, strings.Join(got, ", "))
 }
 
-// unordered is the first element of an array whose others may come in any order.
+// unordered, as the first element of an array, allows any order of the others.
 const unordered = "{unordered}"
 
 func compareJSON(path string, want, got any, bindings *Bindings) []string {
@@ -125,7 +125,7 @@ func oneLine(value any) string {
 	return string(text)
 }
 
-// check looks for placeholders that nothing could match.
+// check rejects placeholders that match nothing.
 func (e *Expectation) check() error {
 	for name, value := range e.Headers {
 		if value == nil {

@@ -15,7 +15,7 @@ const (
 	otherID = "inv_1aSJzH0vIdMD6CQvVnwwCmV56ugtwjHkuj"
 )
 
-// wanted is an expectation whose headers and body have something of everything.
+// wanted is an expectation with every kind of header and value.
 func wanted() conformance.Expectation {
 	return conformance.Expectation{
 		Status: http.StatusAccepted,
@@ -34,7 +34,7 @@ func answered(status int, body string, headers ...string) conformance.Response {
 	return response
 }
 
-func TestEachDifferenceIsNamed(t *testing.T) {
+func TestEachDifferenceIsDescribed(t *testing.T) {
 	t.Parallel()
 	const body = `{"invocationId":"` + oneID + `","n":1,"list":["a",true]}`
 	headers := []string{"Content-Type", "application/json", "X-Restate-Id", oneID}
@@ -43,7 +43,7 @@ func TestEachDifferenceIsNamed(t *testing.T) {
 		want []string
 	}{
 		"nothing": {answered(202, body, headers...), nil},
-		"members in another order, white space, a header nobody asked for": {
+		"members in another order, white space, a header not expected": {
 			answered(202, ` { "list": ["a", true], "n": 1.0, "invocationId": "`+oneID+`" }`, append(headers, "Date", "today")...), nil,
 		},
 		"status":            {answered(200, body, headers...), []string{"status: want 202, got 200"}},
@@ -89,7 +89,7 @@ func TestEachDifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// differences holds texts against patterns, one after the other, and returns what is said about the last.
+// differences compares texts with patterns, one after the other, and returns the differences of the last.
 func differences(bindings *conformance.Bindings, patternsAndTexts ...string) []string {
 	var last []string
 	for i := 0; i < len(patternsAndTexts); i += 2 {
@@ -99,7 +99,7 @@ func differences(bindings *conformance.Bindings, patternsAndTexts ...string) []s
 	return last
 }
 
-func TestTextIsComparedLiterallyButForPlaceholders(t *testing.T) {
+func TestTextIsComparedLiterallyExceptForPlaceholders(t *testing.T) {
 	t.Parallel()
 	in := func(d time.Duration) string {
 		return time.Now().UTC().Add(d).Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000000000Z")

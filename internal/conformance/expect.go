@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Expectation is an answer made whole for one version of the server. Exactly one of JSON and Text is set.
+// Expectation is the complete answer of one version of the server. Exactly one of JSON and Text is set.
 type Expectation struct {
 	Status  int                `json:"status"`
 	Headers map[string]*string `json:"headers"` // by name in lower case; nil is absent
@@ -16,8 +16,8 @@ type Expectation struct {
 	Text    *string            `json:"text,omitempty"`
 }
 
-// Expect makes the answer of a step whole: what it says comes over what it builds on, and what changes with the version
-// comes over both. The error says what is wrong with the case.
+// Expect completes the answer of a step: its own fields override those of the answer it builds on, and the changes of the
+// version override both. An error means that the case is invalid.
 func (c *Case) Expect(answer *Answer, version string) (Expectation, error) {
 	lineage, err := c.lineage(answer, version)
 	if err != nil {
@@ -48,9 +48,9 @@ func (c *Case) Expect(answer *Answer, version string) (Expectation, error) {
 	return want, nil
 }
 
-// lineage is the answers that one builds on, and itself as the last.
+// lineage is the answers that one builds on, followed by itself.
 func (c *Case) lineage(answer *Answer, version string) ([]*Answer, error) {
-	const deepest = 8 // more would be a circle
+	const deepest = 8 // more is a cycle
 	var lineage []*Answer
 	for len(lineage) < deepest {
 		for i, versioned := range answer.Versions {
@@ -66,14 +66,14 @@ func (c *Case) lineage(answer *Answer, version string) ([]*Answer, error) {
 		}
 		base, known := c.answers[answer.Is]
 		if !known {
-			return nil, fmt.Errorf("there is no answer %q", answer.Is)
+			return nil, fmt.Errorf("no answer %q", answer.Is)
 		}
 		answer = &base
 	}
 	return nil, fmt.Errorf("answer %q builds on itself", answer.Is)
 }
 
-// change takes over what an answer says itself.
+// change applies the fields of an answer.
 func (e *Expectation) change(answer *Answer) error {
 	if answer.Status != 0 {
 		e.Status = answer.Status
@@ -92,7 +92,7 @@ func (e *Expectation) change(answer *Answer) error {
 	return nil
 }
 
-// merged is the JSON merge patch of RFC 7396.
+// merged applies a JSON merge patch (RFC 7396).
 func merged(value, patch any) any {
 	changes, isObject := patch.(map[string]any)
 	if !isObject {

@@ -10,17 +10,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redisevents/restatestart/internal/conformance"
 	"github.com/redisevents/restatestart/restatetest"
 )
 
 const (
-	// imitated is the version of restate-server that package restatetest imitates.
-	imitated = "1.7.12"
-	// tolerated is how many cases the imitation may answer otherwise. It goes down only.
-	tolerated = 1
+	fakedVersion  = "1.7.12" // of restate-server
+	maxDeviations = 1        // may only be lowered
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func load(t *testing.T) *conformance.Suite {
 	t.Helper()
@@ -29,28 +30,27 @@ func load(t *testing.T) *conformance.Suite {
 	return suite
 }
 
-func TestImitationConforms(t *testing.T) { //nolint:paralleltest // its parts are counted when they are done
+func TestTheFakeConforms(t *testing.T) { //nolint:paralleltest // the subtests are counted
 	suite := load(t)
-	var cases, otherwise int
+	var cases, deviations int
 	for _, name := range slices.Sorted(maps.Keys(suite.Profiles)) {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // see above
-			server := imitation(t, suite.Profiles[name])
+			server := startFake(t, suite.Profiles[name])
 			tally := suite.Run(t, conformance.Target{
-				Name: "restatetest", Version: imitated, Profile: name, Fake: true,
+				Name: "restatetest", Version: fakedVersion, Profile: name, Fake: true,
 				Dial: func(ctx context.Context) (net.Conn, error) { return server.Dial(ctx, "tcp", "") },
 			})
 			cases += tally.Cases
-			otherwise += tally.NotImitated
+			deviations += tally.Deviations
 			t.Logf("restatetest, profile %s: %s", name, tally)
 		})
 	}
-	t.Logf("restatetest is held to %d cases of restate-server %s and answers %d of them otherwise", cases, imitated, otherwise)
-	assert.LessOrEqual(t, otherwise, tolerated)
+	t.Logf("restatetest: %d cases of restate-server %s, of which it answers %d differently", cases, fakedVersion, deviations)
+	assert.LessOrEqual(t, deviations, maxDeviations)
 }
 
-// imitation starts a server set up by a profile. It is on TCP, because a body that is cut off needs a connection that
-// can be closed by half.
-func imitation(t *testing.T, profile conformance.Profile) *restatetest.Server {
+// startFake starts a server with a profile. It listens on TCP, since a case with "cut" closes a connection by half.
+func startFake(t *testing.T, profile conformance.Profile) *restatetest.Server {
 	t.Helper()
 	options := []restatetest.Option{
 		restatetest.WithBodyLimit(profile.BodyLimit),
@@ -63,12 +63,12 @@ func imitation(t *testing.T, profile conformance.Profile) *restatetest.Server {
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	if len(profile.Services) == 0 {
-		server.Unregister("Any") // without a declaration every name would be accepted
+		server.Unregister("Any") // without declarations it would accept every name
 	}
 	return server
 }
 
-// declared is the options that declare a service.
+// declared returns the options that declare a service.
 func declared(service conformance.Service) []restatetest.Option {
 	declare := map[conformance.Kind]func(string, ...string) restatetest.Option{
 		conformance.KindWorkflow: restatetest.WithWorkflow,

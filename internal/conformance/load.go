@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// notImitated begins every reason for which the imitation answers otherwise.
+// notImitated begins every reason why the fake answers differently.
 const notImitated = "not imitated: "
 
-// Load reads every JSON file of a directory, in the order of their names. It refuses what it does not know or could
-// not run: fields, profiles, answers, placeholders, versions, incomplete steps.
+// Load reads every JSON file of a directory in the order of names. It rejects unknown fields, profiles, answers and
+// placeholders, invalid versions and incomplete steps.
 func Load(directory fs.FS) (*Suite, error) {
 	names, err := fs.Glob(directory, "*.json")
 	if err != nil {
@@ -30,7 +30,7 @@ func Load(directory fs.FS) (*Suite, error) {
 		}
 	}
 	if len(suite.Cases) == 0 {
-		return nil, errors.New("there are no cases")
+		return nil, errors.New("no cases")
 	}
 	if err := suite.check(); err != nil {
 		return nil, err
@@ -50,17 +50,17 @@ func (s *Suite) read(directory fs.FS, name string) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the file's one value")
+		return errors.New("more than one JSON value")
 	}
 	for name, profile := range content.Profiles {
 		if _, known := s.Profiles[name]; known {
-			return fmt.Errorf("profile %q is there twice", name)
+			return fmt.Errorf("profile %q is a duplicate", name)
 		}
 		s.Profiles[name] = profile
 	}
 	for name, answer := range content.Answers {
 		if _, known := s.answers[name]; known {
-			return fmt.Errorf("answer %q is there twice", name)
+			return fmt.Errorf("answer %q is a duplicate", name)
 		}
 		s.answers[name] = answer
 	}
@@ -85,7 +85,7 @@ func (s *Suite) check() error {
 		c := &s.Cases[i]
 		c.answers = s.answers
 		if c.Name == "" || seen[c.Name] {
-			return fmt.Errorf("case %q: a name must be given, and only once", c.Name)
+			return fmt.Errorf("case %q: a unique name is required", c.Name)
 		}
 		seen[c.Name] = true
 		if err := c.check(s.Profiles, bounds); err != nil {
@@ -101,24 +101,24 @@ func (p Profile) check() error {
 	}
 	for _, service := range p.Services {
 		if service.Name == "" || len(service.Handlers) == 0 {
-			return fmt.Errorf("service %q: a name and a handler are needed", service.Name)
+			return fmt.Errorf("service %q: a name and a handler are required", service.Name)
 		}
 		if !slices.Contains([]Kind{KindWorkflow, KindService, KindObject}, service.Kind) {
-			return fmt.Errorf("service %q: there is no kind %q", service.Name, service.Kind)
+			return fmt.Errorf("service %q: unknown kind %q", service.Name, service.Kind)
 		}
 		for _, handler := range service.Handlers {
 			if handler.Name == "" || !slices.Contains([]Input{InputJSON, InputNone, InputBytes}, handler.Input) {
-				return fmt.Errorf("handler %s/%q: a name and an input of json, none or bytes are needed", service.Name, handler.Name)
+				return fmt.Errorf("handler %s/%q: a name and an input of json, none or bytes are required", service.Name, handler.Name)
 			}
 			if handler.Shared && service.Kind == KindService {
-				return fmt.Errorf("handler %s/%s: a plain service has no shared ones", service.Name, handler.Name)
+				return fmt.Errorf("handler %s/%s: a service has no shared handlers", service.Name, handler.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// check looks at what the answer says itself and adds the versions at which it changes to bounds.
+// check checks the answer's own fields and adds the versions at which it changes to bounds.
 func (a *Answer) check(bounds *[]string) error {
 	if a.JSON != nil && a.Text != nil {
 		return errors.New("an answer has json or text, not both")
@@ -152,7 +152,7 @@ func (a *Answer) check(bounds *[]string) error {
 
 func (c *Case) check(profiles map[string]Profile, bounds []string) error {
 	if _, known := profiles[c.Profile]; !known {
-		return fmt.Errorf("there is no profile %q", c.Profile)
+		return fmt.Errorf("unknown profile %q", c.Profile)
 	}
 	if err := c.Range.check(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (c *Case) check(profiles map[string]Profile, bounds []string) error {
 		return fmt.Errorf("fake is %q, not %q and a reason", c.Fake, notImitated)
 	}
 	if len(c.Steps) == 0 {
-		return errors.New("there are no steps")
+		return errors.New("no steps")
 	}
 	held := make(map[string]bool)
 	for i := range c.Steps {
@@ -170,7 +170,7 @@ func (c *Case) check(profiles map[string]Profile, bounds []string) error {
 		}
 	}
 	if len(held) > 0 {
-		return fmt.Errorf("the requests held on %q get no rest", slices.Sorted(maps.Keys(held)))
+		return fmt.Errorf("the requests held on %q are never completed", slices.Sorted(maps.Keys(held)))
 	}
 	return nil
 }
@@ -184,9 +184,9 @@ func (c *Case) checkStep(step *Step, held map[string]bool, bounds []string) erro
 	case step.Request != nil && held[step.On]:
 		return fmt.Errorf("a request is held on %q", step.On)
 	case step.Hold && (step.Request == nil || step.On == "" || step.Cut):
-		return errors.New("what is held is a request on a named connection, and not cut")
+		return errors.New("hold needs a request on a named connection, without cut")
 	case step.Hold == (step.Answer != nil):
-		return errors.New("a step has an answer, unless it is held")
+		return errors.New("a step has either an answer or hold")
 	}
 	if step.Rest != nil {
 		delete(held, step.On)
@@ -222,7 +222,7 @@ func (r *Request) check(hold bool) error {
 	return nil
 }
 
-// checkAnswer makes the answer whole for each version at which it changes.
+// checkAnswer completes the answer for each version at which it changes.
 func (c *Case) checkAnswer(answer *Answer, bounds []string) error {
 	if err := answer.check(&bounds); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (c *Case) checkAnswer(answer *Answer, bounds []string) error {
 			return err
 		}
 		if http.StatusText(want.Status) == "" {
-			return fmt.Errorf("there is no status %d", want.Status)
+			return fmt.Errorf("unknown status %d", want.Status)
 		}
 		if err := want.check(); err != nil {
 			return err

@@ -17,7 +17,7 @@ const (
 	simple      = `{"name":"c","profile":"p","steps":[{"request":{"method":"GET","target":"/"},"answer":{"status":200,"text":""}}]}`
 )
 
-// loadCases loads files, each the text of one, beside a profile called p.
+// loadCases loads the files with these texts, and one with a profile p.
 func loadCases(files ...string) (*conformance.Suite, error) {
 	directory := fstest.MapFS{"a.json": {Data: []byte(profileFile)}}
 	for i, text := range files {
@@ -26,7 +26,7 @@ func loadCases(files ...string) (*conformance.Suite, error) {
 	return conformance.Load(directory)
 }
 
-func TestWhatCouldNotBeRunIsRefused(t *testing.T) {
+func TestInvalidSuitesAreRejected(t *testing.T) {
 	t.Parallel()
 	_, err := loadCases(`{"cases":[` + simple + `]}`)
 	require.NoError(t, err)
@@ -44,52 +44,52 @@ func TestWhatCouldNotBeRunIsRefused(t *testing.T) {
 		files []string
 		err   string
 	}{
-		"no cases":                    {nil, "there are no cases"},
+		"no cases":                    {nil, "no cases"},
 		"unknown field of a file":     {[]string{`{"case":[]}`}, `b.json: json: unknown field "case"`},
 		"unknown field of a case":     {cases(`"profile"`, `"profil"`), `b.json: json: unknown field "profil"`},
 		"unknown field of a request":  {cases(`"method"`, `"methods"`), `b.json: json: unknown field "methods"`},
 		"unknown field of an answer":  {cases(`"text"`, `"body"`), `b.json: json: unknown field "body"`},
 		"not JSON":                    {[]string{`{"cases":[`}, `b.json: unexpected EOF`},
-		"two values":                  {[]string{`{} {}`}, `b.json: something follows the file's one value`},
-		"a name twice":                {[]string{`{"cases":[` + simple + `,` + simple + `]}`}, `case "c": a name must be given, and only once`},
-		"a name twice, in two files":  {[]string{`{"cases":[` + simple + `]}`, `{"cases":[` + simple + `]}`}, `case "c": a name must be given, and only once`},
-		"no name":                     {cases(`"c"`, `""`), `case "": a name must be given, and only once`},
-		"unknown profile":             {cases(`"p"`, `"q"`), `case "c": there is no profile "q"`},
-		"a profile twice":             {[]string{profileFile}, `b.json: profile "p" is there twice`},
-		"an answer twice":             {[]string{`{"answers":{"x":{}}}`, `{"answers":{"x":{}}}`}, `c.json: answer "x" is there twice`},
-		"unknown kind of a service":   {[]string{`{"profiles":{"q":{"services":[{"name":"S","kind":"x","handlers":[{}]}]}}}`, cases()[0]}, `profile "q": service "S": there is no kind "x"`},
-		"unknown input of a handler":  {[]string{`{"profiles":{"q":{"services":[{"name":"S","kind":"service","handlers":[{"name":"H","input":"xml"}]}]}}}`, cases()[0]}, `profile "q": handler S/"H": a name and an input of json, none or bytes are needed`},
-		"a plain service's shared":    {[]string{`{"profiles":{"q":{"services":[{"name":"S","kind":"service","handlers":[{"name":"H","input":"json","shared":true}]}]}}}`, cases()[0]}, `profile "q": handler S/H: a plain service has no shared ones`},
+		"two values":                  {[]string{`{} {}`}, `b.json: more than one JSON value`},
+		"a name twice":                {[]string{`{"cases":[` + simple + `,` + simple + `]}`}, `case "c": a unique name is required`},
+		"a name twice, in two files":  {[]string{`{"cases":[` + simple + `]}`, `{"cases":[` + simple + `]}`}, `case "c": a unique name is required`},
+		"no name":                     {cases(`"c"`, `""`), `case "": a unique name is required`},
+		"unknown profile":             {cases(`"p"`, `"q"`), `case "c": unknown profile "q"`},
+		"a profile twice":             {[]string{profileFile}, `b.json: profile "p" is a duplicate`},
+		"an answer twice":             {[]string{`{"answers":{"x":{}}}`, `{"answers":{"x":{}}}`}, `c.json: answer "x" is a duplicate`},
+		"unknown kind of a service":   {[]string{`{"profiles":{"q":{"services":[{"name":"S","kind":"x","handlers":[{}]}]}}}`, cases()[0]}, `profile "q": service "S": unknown kind "x"`},
+		"unknown input of a handler":  {[]string{`{"profiles":{"q":{"services":[{"name":"S","kind":"service","handlers":[{"name":"H","input":"xml"}]}]}}}`, cases()[0]}, `profile "q": handler S/"H": a name and an input of json, none or bytes are required`},
+		"a plain service's shared":    {[]string{`{"profiles":{"q":{"services":[{"name":"S","kind":"service","handlers":[{"name":"H","input":"json","shared":true}]}]}}}`, cases()[0]}, `profile "q": handler S/H: a service has no shared handlers`},
 		"a negative limit":            {[]string{`{"profiles":{"q":{"bodyLimit":-1}}}`, cases()[0]}, `profile "q": a limit is negative`},
-		"a version of two numbers":    {cases(`"p"`, `"p","since":"1.7"`), `case "c": version "1.7" is not of three numbers`},
-		"an empty range":              {cases(`"p"`, `"p","since":"1.7.4","before":"1.7.4"`), `case "c": no version is since 1.7.4 and before 1.7.4`},
+		"a version of two numbers":    {cases(`"p"`, `"p","since":"1.7"`), `case "c": version "1.7" is not three numbers`},
+		"an empty range":              {cases(`"p"`, `"p","since":"1.7.4","before":"1.7.4"`), `case "c": no version is from 1.7.4 and before 1.7.4`},
 		"an excuse without a reason":  {cases(`"p"`, `"p","fake":"not imitated: "`), `case "c": fake is "not imitated: ", not "not imitated: " and a reason`},
 		"an excuse of another form":   {cases(`"p"`, `"p","fake":"later"`), `case "c": fake is "later", not "not imitated: " and a reason`},
-		"no steps":                    {step(""), `case "c": there are no steps`},
+		"no steps":                    {step(""), `case "c": no steps`},
 		"no request":                  {step(`{"answer":{"status":200,"text":""}}`), `case "c": step 1: a step has either a request or the rest of one`},
 		"no method":                   {cases(`"GET"`, `""`), `case "c": step 1: a request needs a method and a target`},
-		"no answer":                   {step(`{"request":{"method":"GET","target":"/"}}`), `case "c": step 1: a step has an answer, unless it is held`},
+		"no answer":                   {step(`{"request":{"method":"GET","target":"/"}}`), `case "c": step 1: a step has either an answer or hold`},
 		"the rest of nothing":         {step(`{"on":"a","rest":"x","answer":{"status":200,"text":""}}`), `case "c": step 1: nothing is held on "a"`},
-		"held on no connection":       {step(`{"hold":true,"request":{"method":"GET","target":"/"}}`), `case "c": step 1: what is held is a request on a named connection, and not cut`},
+		"held on no connection":       {step(`{"hold":true,"request":{"method":"GET","target":"/"}}`), `case "c": step 1: hold needs a request on a named connection, without cut`},
 		"held without being asked":    {step(`{"on":"a","hold":true,"request":{"method":"GET","target":"/"}}`), `case "c": step 1: a held request needs the header expect: 100-continue`},
-		"held for ever":               {step(`{"on":"a","hold":true,"request":{"method":"GET","target":"/","headers":["expect: 100-continue"]}}`), `case "c": the requests held on ["a"] get no rest`},
-		"unknown placeholder, sent":   {cases(`"/"`, `"/{kye}"`), `case "c": step 1: placeholder {kye}: nothing of this name is sent`},
+		"held and never completed":    {step(`{"on":"a","hold":true,"request":{"method":"GET","target":"/","headers":["expect: 100-continue"]}}`), `case "c": the requests held on ["a"] are never completed`},
+		"unknown placeholder, sent":   {cases(`"/"`, `"/{kye}"`), `case "c": step 1: placeholder {kye}: unknown in a request`},
 		"repeated without a number":   {cases(`"/"`, `"/{repeat:a}"`), `case "c": step 1: placeholder {repeat:a}: "a" does not end with a number`},
 		"no base64":                   {cases(`"/"`, `"/{base64:a}"`), `case "c": step 1: placeholder {base64:a}: illegal base64 data at input byte 0`},
-		"unknown placeholder, wanted": {answer(`{"status":200,"json":{"a":["{ID}","{ids}"]}}`), `case "c": step 1: placeholder {ids}: no answer has anything of this name`},
-		"unknown placeholder, header": {answer(`{"status":200,"headers":{"a":"{x}"},"text":""}`), `case "c": step 1: header a: placeholder {x}: no answer has anything of this name`},
+		"unknown placeholder, wanted": {answer(`{"status":200,"json":{"a":["{ID}","{ids}"]}}`), `case "c": step 1: placeholder {ids}: unknown in an answer`},
+		"unknown placeholder, header": {answer(`{"status":200,"headers":{"a":"{x}"},"text":""}`), `case "c": step 1: header a: placeholder {x}: unknown in an answer`},
 		"no duration":                 {answer(`{"status":200,"text":"{time in 1d}"}`), `case "c": step 1: placeholder {time in 1d}: time: unknown unit "d" in duration "1d"`},
 		"no status":                   {answer(`{"text":""}`), `case "c": step 1: an answer needs a status`},
-		"unknown status":              {answer(`{"status":299,"text":""}`), `case "c": step 1: there is no status 299`},
+		"unknown status":              {answer(`{"status":299,"text":""}`), `case "c": step 1: unknown status 299`},
 		"no body":                     {answer(`{"status":200}`), `case "c": step 1: an answer needs json or text`},
 		"two bodies":                  {answer(`{"status":200,"text":"","json":{}}`), `case "c": step 1: an answer has json or text, not both`},
 		"null as a body":              {answer(`{"status":200,"json":null}`), `case "c": step 1: json cannot be null`},
 		"a header in capitals":        {answer(`{"status":200,"headers":{"Vary":null},"text":""}`), `case "c": step 1: header "Vary" is not in lower case`},
-		"an unknown answer":           {answer(`{"is":"x"}`), `case "c": step 1: there is no answer "x"`},
-		"a circle of answers":         {append(answer(`{"is":"x"}`), `{"answers":{"x":{"is":"y"},"y":{"is":"x"}}}`), `case "c": step 1: answer "x" builds on itself`},
+		"an unknown answer":           {answer(`{"is":"x"}`), `case "c": step 1: no answer "x"`},
+		"a cycle of answers":          {append(answer(`{"is":"x"}`), `{"answers":{"x":{"is":"y"},"y":{"is":"x"}}}`), `case "c": step 1: answer "x" builds on itself`},
 		"versions without a bound":    {answer(`{"status":200,"text":"","versions":[{"answer":{}}]}`), `case "c": step 1: an entry of versions needs since or before`},
 		"versions of a version":       {answer(`{"status":200,"text":"","versions":[{"since":"1.0.0","answer":{"versions":[{}]}}]}`), `case "c": step 1: an entry of versions has no versions of its own`},
-		"incomplete in some version":  {answer(`{"status":200,"text":"","versions":[{"before":"1.0.0","answer":{"is":"x"}}]}`), `case "c": step 1: there is no answer "x"`},
+		"incomplete in some version":  {answer(`{"status":200,"text":"","versions":[{"before":"1.0.0","answer":{"is":"x"}}]}`), `case "c": step 1: no answer "x"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +128,7 @@ func TestAnswersChangeWithTheVersion(t *testing.T) {
 	}
 }
 
-func TestRangesCoverVersionsByNumber(t *testing.T) {
+func TestRangesCompareVersionsByNumber(t *testing.T) {
 	t.Parallel()
 	for version, covered := range map[string]bool{
 		"1.7.3": false, "1.7.4": true, "1.7.12": true, "1.8.0": true, "1.9.99": true, "1.10.0": false, "2.0.0": false, "0.9.0": false,
@@ -138,7 +138,7 @@ func TestRangesCoverVersionsByNumber(t *testing.T) {
 	}
 }
 
-func TestCasesAreManyAndUniqueByKey(t *testing.T) {
+func TestTheSuiteHasManyCasesWithUniqueKeys(t *testing.T) {
 	t.Parallel()
 	suite := load(t)
 	assert.GreaterOrEqual(t, len(suite.Cases), 90)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// placeholder is what looks like one. JSON and Rust's debug output have a quote, a space or nothing after their braces.
+// placeholder matches placeholders, but not JSON or Rust's debug output, which have a quote, a space or nothing after a brace.
 var placeholder = regexp.MustCompile(`(?s)\{[a-z][a-z0-9]*(?:[: ][^{}]*)?\}`)
 
-// expand replaces the placeholders of what is sent.
+// expand replaces the placeholders of a request.
 func expand(text, key string) (string, error) {
 	var problem error
 	expanded := placeholder.ReplaceAllStringFunc(text, func(found string) string {
@@ -44,11 +44,11 @@ func expandOne(name, key string) (string, error) {
 			return "", err
 		}
 		if times < 0 || times > 1<<20 {
-			return "", fmt.Errorf("%d times is out of bounds", times)
+			return "", fmt.Errorf("%d times is out of range", times)
 		}
 		return strings.Repeat(rest[:colon], times), nil
 	}
-	return "", errors.New("nothing of this name is sent")
+	return "", errors.New("unknown in a request")
 }
 
 func checkSent(text string) error {
@@ -56,7 +56,7 @@ func checkSent(text string) error {
 	return err
 }
 
-// wildcards are what the placeholders of an answer match, as regular expressions.
+// wildcards are the regular expressions of the placeholders of an answer.
 var wildcards = map[string]string{
 	"id":       `inv_1[0-9A-Za-z]{33}`,
 	"time":     `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3}000000)?Z`, // no fraction at a whole second
@@ -64,24 +64,24 @@ var wildcards = map[string]string{
 	"any":      `.*`,
 }
 
-// tolerance is how far an execution time may be off.
+// tolerance is the allowed error of an execution time.
 const tolerance = 2 * time.Second
 
-// Bindings are what the placeholders of a case stand for. Its zero value is not usable: see [NewBindings].
+// Bindings are the values of the placeholders of a case. Make them with [NewBindings].
 type Bindings struct {
 	Key string
 
-	sent  time.Time         // before the latest request
+	sent  time.Time         // of the latest request
 	ids   map[string]string // by the name in the placeholder
-	times string            // the execution time, once there was one
+	times string            // the execution time; empty before the first
 }
 
-// NewBindings binds nothing but the key.
+// NewBindings binds the key only.
 func NewBindings(key string) *Bindings {
 	return &Bindings{Key: key, sent: time.Now(), ids: make(map[string]string)}
 }
 
-// match holds a text against a pattern, binds what its placeholders stand for, and says what is wrong, or nothing.
+// match matches a text against a pattern, binds its placeholders, and says what differs. Empty means nothing.
 func (b *Bindings) match(pattern, text string) string {
 	expression, found := b.expression(pattern)
 	groups := expression.FindStringSubmatch(text)
@@ -96,7 +96,7 @@ func (b *Bindings) match(pattern, text string) string {
 	return ""
 }
 
-// expression is a pattern as a regular expression, with a group for each of the placeholders found.
+// expression is a pattern as a regular expression, with a group for each placeholder found.
 func (b *Bindings) expression(pattern string) (expression *regexp.Regexp, found []string) {
 	var text strings.Builder
 	text.WriteString(`(?s)\A`)
@@ -116,19 +116,19 @@ func (b *Bindings) expression(pattern string) (expression *regexp.Regexp, found 
 	return regexp.MustCompile(text.String()), found // of quoted text and the wildcards above
 }
 
-// wildcardKind is the word that a placeholder of an answer begins with.
+// wildcardKind is the first word of a placeholder of an answer.
 func wildcardKind(name string) string {
 	kind, _, _ := strings.Cut(name, ":")
 	kind, _, _ = strings.Cut(kind, " in ")
 	return kind
 }
 
-// checkWanted looks for placeholders that nothing could match.
+// checkWanted rejects placeholders that match nothing.
 func checkWanted(pattern string) error {
 	for _, found := range placeholder.FindAllString(pattern, -1) {
 		name := found[1 : len(found)-1]
 		if _, known := wildcards[wildcardKind(name)]; !known && name != "key" {
-			return fmt.Errorf("placeholder %s: no answer has anything of this name", found)
+			return fmt.Errorf("placeholder %s: unknown in an answer", found)
 		}
 		if _, offset, delayed := strings.Cut(name, " in "); delayed {
 			if _, err := time.ParseDuration(offset); err != nil {

@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// Target is a server to hold against the cases of one profile.
+// Target is a server to check against the cases of one profile.
 type Target struct {
 	Name    string // for messages, such as restate-server
-	Version string // of the server, or of the one imitated, such as 1.7.12
-	Profile string // the name of the profile that the server was set up by
-	Fake    bool   // it is the imitation: cases that say it answers otherwise must find that it does
+	Version string // of the server, or of the one that is faked, such as 1.7.12
+	Profile string // that the server was set up with
+	Fake    bool   // it is the fake: its cases with a Fake reason must fail
 	// Dial opens a connection to the server. It is called once for each connection of a case.
 	Dial func(ctx context.Context) (net.Conn, error)
 }
 
-// Tally counts what was run.
+// Tally counts the cases of a run.
 type Tally struct {
-	Cases         int // that were run, those not imitated among them
-	Steps         int // of these
-	NotImitated   int // that were found to be answered otherwise, as they say
-	OtherVersions int // that do not apply to the version, and were not run
+	Cases         int // that ran, deviations included
+	Steps         int // of those cases
+	Deviations    int // that the fake answers differently, as they say
+	OtherVersions int // that did not run: they do not apply to the version
 }
 
 func (t Tally) String() string {
-	return fmt.Sprintf("%d cases in %d steps, %d of them not imitated, %d more for other versions only",
-		t.Cases, t.Steps, t.NotImitated, t.OtherVersions)
+	return fmt.Sprintf("%d cases in %d steps, %d of them deviations, %d more for other versions only",
+		t.Cases, t.Steps, t.Deviations, t.OtherVersions)
 }
 
-// Run runs the cases of the target's profile as subtests, one after the other, and returns their number.
+// Run runs the cases of the target's profile as subtests, one after the other, and counts them.
 func (s *Suite) Run(t *testing.T, target Target) Tally {
 	t.Helper()
 	if _, known := s.Profiles[target.Profile]; !known {
-		t.Fatalf("there is no profile %q", target.Profile)
+		t.Fatalf("no profile %q", target.Profile)
 	}
 	if _, err := parseVersion(target.Version); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func (s *Suite) Run(t *testing.T, target Target) Tally {
 		tally.Steps += len(c.Steps)
 		excused := target.Fake && c.Fake != ""
 		if excused {
-			tally.NotImitated++
+			tally.Deviations++
 		}
 		t.Run(c.Name, func(t *testing.T) { //nolint:paralleltest // they share a server whose requests may be limited to one
 			message, passed := verdict(c.Try(t.Context(), target), c.Fake, excused)
@@ -73,13 +73,13 @@ func (s *Suite) Run(t *testing.T, target Target) Tally {
 	return tally
 }
 
-// verdict is what a case's outcome means for its test. An excused case passes by being answered otherwise only: once
-// the imitation does as the server does, the note has to go.
+// verdict decides whether a case's test passes. An excused case passes only with a mismatch: once the fake answers as the
+// server does, its reason has to be removed.
 func verdict(err error, reason string, excused bool) (message string, passed bool) {
 	var mismatch *MismatchError
 	switch {
 	case excused && err == nil:
-		return fmt.Sprintf("the case says %q, but it is answered as expected now: take the note out", reason), false
+		return fmt.Sprintf("the case says %q, but the answer is as expected: remove the reason", reason), false
 	case excused && errors.As(err, &mismatch):
 		return fmt.Sprintf("%s: %s", reason, strings.Join(mismatch.Differences, "; ")), true
 	case err != nil:
@@ -88,7 +88,7 @@ func verdict(err error, reason string, excused bool) (message string, passed boo
 	return "", true
 }
 
-// MismatchError says how a server's answer differs from the expected one.
+// MismatchError is an answer that differs from the expected one.
 type MismatchError struct {
 	Target      Target
 	Case        string
@@ -100,7 +100,7 @@ type MismatchError struct {
 	Differences []string // in one line each
 }
 
-// Error shows the differences, the request and both answers, long texts shortened.
+// Error shows the differences, the request and both answers, with long texts shortened.
 func (e *MismatchError) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s, case %q, step %d of %d:\n", e.Target.Name, e.Target.Version, e.Case, e.Step, e.Steps)
@@ -117,7 +117,7 @@ func shortened(text string) string {
 	if len(text) <= longest {
 		return text
 	}
-	return fmt.Sprintf("%s … (%d bytes in all)", text[:longest], len(text))
+	return fmt.Sprintf("%s … (%d bytes)", text[:longest], len(text))
 }
 
 // Try runs one case, up to the first answer that is not as expected: a [*MismatchError]. Any other error means that
@@ -145,7 +145,7 @@ func (c *Case) Try(ctx context.Context, target Target) error {
 	return nil
 }
 
-// newKey returns a key that no other case or run has.
+// newKey returns a random key.
 func newKey() string {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -157,7 +157,7 @@ type attempt struct {
 	target      Target
 	testCase    *Case
 	bindings    *Bindings
-	connections map[string]*connection // the named ones
+	connections map[string]*connection // named ones
 }
 
 func (a *attempt) step(ctx context.Context, step *Step) error {

@@ -20,7 +20,7 @@ const (
 	interim  = "HTTP/1.1 100 Continue\r\n\r\n"
 )
 
-// canned dials a server in memory whose every connection reads one request and gives the same answer.
+// canned dials a server in memory that reads one request per connection and always answers the same.
 func canned(answer string) func(context.Context) (net.Conn, error) {
 	return func(context.Context) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -46,13 +46,13 @@ func tried(t *testing.T, steps string, dial func(context.Context) (net.Conn, err
 
 const post = `{"request":{"method":"POST","target":"/Wf/{key}/Run/send","body":"{\"n\":1}"},"answer":{"status":202,"json":{}}}`
 
-func TestARightAnswerPasses(t *testing.T) {
+func TestAnExpectedAnswerPasses(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, tried(t, post+","+post, canned(accepted)))
-	require.NoError(t, tried(t, post, canned(interim+accepted)), "an interim answer is none")
+	require.NoError(t, tried(t, post, canned(interim+accepted)), "interim answers are skipped")
 }
 
-func TestAWrongAnswerFails(t *testing.T) {
+func TestAnUnexpectedAnswerIsAMismatch(t *testing.T) {
 	t.Parallel()
 	for answer, difference := range map[string]string{
 		strings.Replace(accepted, "202", "200", 1):                          "status: want 202, got 200",
@@ -73,7 +73,7 @@ func TestAWrongAnswerFails(t *testing.T) {
 	}
 }
 
-func TestTheSecondStepIsHeldAgainstTheFirst(t *testing.T) {
+func TestPlaceholdersStayBoundAcrossSteps(t *testing.T) {
 	t.Parallel()
 	ids := []string{oneID, oneID, otherID}
 	dialled := 0
@@ -87,10 +87,10 @@ func TestTheSecondStepIsHeldAgainstTheFirst(t *testing.T) {
 	require.ErrorAs(t, err, &mismatch)
 	assert.Equal(t, 3, mismatch.Step)
 	assert.Equal(t, []string{"header x-restate-id: want {id} to be " + oneID + " as before, got " + otherID}, mismatch.Differences)
-	assert.Equal(t, 3, dialled, "each step has a connection of its own")
+	assert.Equal(t, 3, dialled, "one connection per step")
 }
 
-func TestNoAnswerIsNoMismatch(t *testing.T) {
+func TestAMissingAnswerIsNotAMismatch(t *testing.T) {
 	t.Parallel()
 	held := `{"on":"a","hold":true,"request":{"method":"POST","target":"/","headers":["expect: 100-continue","content-length: 1"]}},
 		{"on":"a","rest":"x","answer":{"status":202,"json":{}}}`
@@ -109,7 +109,7 @@ func TestNoAnswerIsNoMismatch(t *testing.T) {
 		},
 		"cut in memory": {
 			strings.Replace(post, `"request"`, `"cut":true,"request"`, 1), canned(accepted),
-			`canned 1.7.12, case "c", step 1 of 1: the writing half of this connection cannot be closed alone: dial TCP`,
+			`canned 1.7.12, case "c", step 1 of 1: this connection cannot be closed by half: dial TCP`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestNoAnswerIsNoMismatch(t *testing.T) {
 	}
 }
 
-// answeringAtOnce is canned without waiting for a body.
+// answeringAtOnce is canned, but does not wait for the body.
 func answeringAtOnce(answer string) func(context.Context) (net.Conn, error) {
 	return func(context.Context) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -136,8 +136,7 @@ func answeringAtOnce(answer string) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// TestWhatIsSent shows that nothing stands between a case and the wire.
-func TestWhatIsSent(t *testing.T) {
+func TestRequestsAreSentByteForByte(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]string{
 		`{"method":"post","target":"/a b|{base64:6QA=}?x#y"}`: "post /a b|\xe9\x00?x#y HTTP/1.1\r\nhost: restate.test\r\n\r\n",
@@ -164,7 +163,7 @@ func TestWhatIsSent(t *testing.T) {
 		}
 		suite, err := loadCases(`{"cases":[{"name":"c","profile":"p","steps":[{"request":` + request + `,"answer":{"status":202,"json":{}}}]}]}`)
 		if want == "" {
-			require.EqualError(t, err, `case "c": step 1: placeholder {n}: nothing of this name is sent`)
+			require.EqualError(t, err, `case "c": step 1: placeholder {n}: unknown in a request`)
 			continue
 		}
 		require.NoError(t, err)

@@ -2,20 +2,20 @@ package conformance
 
 import "encoding/json"
 
-// Suite is the cases and what they build on.
+// Suite is the cases, with their profiles and named answers.
 type Suite struct {
 	Profiles map[string]Profile // by name
-	Cases    []Case             // in the order of their files' names, then as written
+	Cases    []Case             // in the order of the file names, then as written
 
 	answers map[string]Answer
 }
 
-// Profile is what must be registered and set for the cases that name it.
+// Profile is the services and settings of the server for the cases that name it.
 type Profile struct {
 	Services []Service `json:"services"`
 	// BodyLimit is the largest request body accepted, in bytes. Zero is the server's default.
 	BodyLimit int64 `json:"bodyLimit"`
-	// ConcurrencyLimit is the number of requests served at once. Zero is the server's default.
+	// ConcurrencyLimit bounds the requests served at once. Zero is the server's default.
 	ConcurrencyLimit int `json:"concurrencyLimit"`
 }
 
@@ -29,7 +29,7 @@ const (
 	KindObject   Kind = "object"
 )
 
-// Input is the kind of input that a handler takes.
+// Input is the kind of input that a handler accepts.
 type Input string
 
 // The kinds of input.
@@ -58,44 +58,44 @@ type Handler struct {
 type Case struct {
 	Name    string `json:"name"`    // unique
 	Profile string `json:"profile"` // the name of one
-	Why     string `json:"why"`     // what the case is about, where its name does not tell
-	Range          // the versions that it applies to
-	// Fake says why the imitation answers otherwise; empty if it answers the same. It begins with "not imitated: ".
+	Why     string `json:"why"`     // the purpose, where the name is not enough
+	Range          // of versions that it applies to
+	// Fake says why the fake answers differently, after "not imitated: ". Empty if it does not.
 	Fake  string `json:"fake"`
 	Steps []Step `json:"steps"`
 
 	answers map[string]Answer // the suite's
 }
 
-// Step is one request and its answer, or a half of them.
+// Step is one request and its answer, or a part of them.
 type Step struct {
-	On      string   `json:"on"`      // the name of a connection that outlives the step; empty is a new one for the step
-	Request *Request `json:"request"` // or Rest
-	Hold    bool     `json:"hold"`    // the server is left reading the request's body; there is no answer yet
-	Rest    *string  `json:"rest"`    // what completes the request held on On
-	Cut     bool     `json:"cut"`     // the writing half of the connection is closed after the request
+	On      string   `json:"on"`      // the name of a connection that stays open; empty is one for the step only
+	Request *Request `json:"request"` // nil if there is a Rest
+	Hold    bool     `json:"hold"`    // leaves the server reading the body; the step has no answer
+	Rest    *string  `json:"rest"`    // completes the request held on On
+	Cut     bool     `json:"cut"`     // closes the writing half of the connection after the request
 	Answer  *Answer  `json:"answer"`
 }
 
-// Request is sent as it stands, placeholders apart.
+// Request is sent as written, except for placeholders.
 type Request struct {
 	Method  string   `json:"method"`
 	Target  string   `json:"target"`
-	Headers []string `json:"headers"` // lines; a host is added, and a content-length if there is a body
+	Headers []string `json:"headers"` // lines; a host is added, and a content-length for a body
 	Body    *string  `json:"body"`
 }
 
-// Answer is what is expected of a server, as it is written in the files: [Case.Expect] makes it whole.
+// Answer is an expected answer as written in the files. [Case.Expect] completes it.
 type Answer struct {
-	Is       string             `json:"is"` // the name of the answer that this one builds on
+	Is       string             `json:"is"` // the name of the answer it builds on
 	Status   int                `json:"status"`
 	Headers  map[string]*string `json:"headers"` // by name in lower case; nil is absent
-	JSON     json.RawMessage    `json:"json"`    // merged into that of Is, as RFC 7396 has it
+	JSON     json.RawMessage    `json:"json"`    // a merge patch (RFC 7396) of that of Is
 	Text     *string            `json:"text"`
 	Versions []Versioned        `json:"versions"`
 }
 
-// Versioned is how an answer differs in a range of versions.
+// Versioned is the changes of an answer in a range of versions.
 type Versioned struct {
 	Range
 

@@ -14,12 +14,12 @@ import (
 // patience bounds each step.
 const patience = 10 * time.Second
 
-// connection is one connection to the server. It is used by one goroutine.
+// connection is one connection to the server, for use by one goroutine.
 type connection struct {
 	conn    net.Conn
 	reader  *bufio.Reader
 	method  string        // of the request whose answer is read next
-	written chan struct{} // closed once the latest text was written, or could not be
+	written chan struct{} // closed when the latest write ended
 }
 
 func newConnection(conn net.Conn) *connection {
@@ -28,7 +28,7 @@ func newConnection(conn net.Conn) *connection {
 	return &connection{conn: conn, reader: bufio.NewReader(conn), written: written}
 }
 
-// write sends text without waiting for the server to take it: it may answer before it has read everything.
+// write sends text without waiting: the server may answer before it has read everything.
 func (c *connection) write(text string, cut bool) error {
 	<-c.written
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -36,13 +36,13 @@ func (c *connection) write(text string, cut bool) error {
 	}
 	half, canCut := c.conn.(interface{ CloseWrite() error })
 	if cut && !canCut {
-		return errors.New("the writing half of this connection cannot be closed alone: dial TCP")
+		return errors.New("this connection cannot be closed by half: dial TCP")
 	}
 	written := make(chan struct{})
 	c.written = written
 	go func() {
 		defer close(written)
-		// What could not be written is no error: the answer, or that there is none, tells.
+		// A failed write shows in the answer, or in its absence.
 		if _, err := io.WriteString(c.conn, text); err == nil && cut {
 			_ = half.CloseWrite()
 		}
@@ -50,7 +50,7 @@ func (c *connection) write(text string, cut bool) error {
 	return nil
 }
 
-// read takes the answer in, leaving out interim ones.
+// read reads the answer, without interim ones.
 func (c *connection) read() (Response, error) {
 	for {
 		answer, err := http.ReadResponse(c.reader, &http.Request{Method: c.method})
@@ -66,7 +66,7 @@ func (c *connection) read() (Response, error) {
 			continue
 		}
 		if answer.Close {
-			answer.Header.Set("Connection", "close") // which net/http has taken out
+			answer.Header.Set("Connection", "close") // net/http has removed it
 		}
 		return Response{Status: answer.StatusCode, Header: answer.Header, Body: body}, nil
 	}
@@ -90,7 +90,7 @@ func (c *connection) close() {
 	<-c.written
 }
 
-// text is the request as it is sent.
+// text is the request as sent.
 func (r *Request) text(key string) (string, error) {
 	lines := append([]string{r.Method + " " + r.Target + " HTTP/1.1", "host: restate.test"}, r.Headers...)
 	head, err := expand(strings.Join(lines, "\r\n"), key)
@@ -104,7 +104,7 @@ func (r *Request) text(key string) (string, error) {
 	return head + "\r\n\r\n" + body, err
 }
 
-// framed reports whether a header says how long the body is.
+// framed reports whether a header frames the body.
 func (r *Request) framed() bool {
 	for _, line := range r.Headers {
 		name, _, _ := strings.Cut(strings.ToLower(line), ":")

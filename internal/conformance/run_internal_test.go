@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAnExcuseHoldsForMismatchesOnlyAndNotForEver(t *testing.T) {
+func TestAnExcusedCasePassesOnlyWithAMismatch(t *testing.T) {
 	t.Parallel()
 	mismatch := &MismatchError{Differences: []string{"status: want 202, got 501", "body: …"}}
 	broken := errors.New("dial: refused")
@@ -22,7 +22,7 @@ func TestAnExcuseHoldsForMismatchesOnlyAndNotForEver(t *testing.T) {
 		"no answer":         {broken, false, "dial: refused", false},
 		"excused":           {mismatch, true, "not imitated: r: status: want 202, got 501; body: …", true},
 		"excused, but not":  {broken, true, "dial: refused", false},
-		"excused no longer": {nil, true, `the case says "not imitated: r", but it is answered as expected now: take the note out`, false},
+		"excused no longer": {nil, true, `the case says "not imitated: r", but the answer is as expected: remove the reason`, false},
 	} {
 		message, passed := verdict(test.err, "not imitated: r", test.excused)
 		assert.Equal(t, test.message, message, name)
