@@ -8,7 +8,7 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
 E2E_LOG := $(CURDIR)/.tools/e2e.log
-NESTED := internal/e2e internal/bench examples/observability examples/observability/picture
+NESTED := internal/e2e internal/bench examples/observability
 BENCH ?= -write results.md
 VERSIONS ?= 1.6.2 1.7.4 1.7.12
 DURATION ?= 10m
@@ -55,11 +55,6 @@ chaos: ## faults for DURATION (default 10m) by SEED (default: a new one), and fa
 .PHONY: observability
 observability: ## the tests of the alerts, and an outage of examples/observability as Prometheus sees it
 	@cd examples/observability && go vet ./... && go test -race -shuffle=on -count=1 -timeout 3m ./...
-	@cd examples/observability/picture && go vet ./... && go test -count=1 ./...
-
-.PHONY: picture
-picture: ## draw examples/observability/panels.png anew, from an outage of ten minutes
-	@cd examples/observability/picture && go run .
 
 .PHONY: conformance
 conformance: ## the recorded answers against each restate-server of VERSIONS, one after the other

@@ -1,7 +1,6 @@
 package restatestart
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,29 +11,29 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redisevents/restatestart/internal/ingress"
+	"github.com/redisevents/restatestart/internal/text"
 )
 
 // Reason says why a start was not accepted.
 type Reason int
 
-// The reasons. The comment behind each tells what makes it go away.
+// The reasons. The comment behind each says what resolves it.
 const (
-	ReasonUnknown      Reason = iota // never set by this package
-	ReasonPanic                      // Keep, Map, Encode or the HTTP client panicked: a fix of the code
+	ReasonUnknown      Reason = iota // never set by this library
+	ReasonPanic                      // Keep, Map, Encode or the HTTP client panicked: fix the code
 	ReasonMap                        // Map returned an error: whatever that error asks for
-	ReasonInvalid                    // the Start cannot be sent: its workflow, key, handler, header or delay is unfit
-	ReasonEncode                     // the input cannot be encoded: a fix of the code
-	ReasonPredecessor                // an earlier message of the same workflow and key was not accepted: that one's reason
+	ReasonInvalid                    // the Start cannot be sent: its workflow, key, handler, header or delay is invalid
+	ReasonEncode                     // the input cannot be encoded: fix the code
+	ReasonPredecessor                // an earlier message of the same workflow and key was not accepted: see its reason
 	ReasonRejected                   // the ingress refused it, and will again: 3xx and 4xx but for those named below
-	ReasonNotFound                   // 404: the workflow or its handler is not registered: a deployment, or a fix of the name
-	ReasonUnauthorized               // 401, 403, 407: whoever stands before the ingress wants other credentials
+	ReasonNotFound                   // 404: the workflow or its handler is not registered: deploy it, or fix the name
+	ReasonUnauthorized               // 401, 403, 407: a proxy in front of the ingress wants other credentials
 	ReasonOverloaded                 // 429: time
 	ReasonTimeout                    // no answer in time, or 408: time
 	ReasonUnreachable                // no connection, or one that broke: time
 	ReasonServer                     // 5xx or 425: time
-	ReasonShutdown                   // the context was cancelled first: the next start of the service
-	ReasonMalformed                  // the entry cannot be decoded: a fix of the producer or the decoder; of parked entries only
+	ReasonShutdown                   // the context was cancelled first: the next Run
+	ReasonMalformed                  // the entry cannot be decoded: fix the producer or the decoder; only of parked entries
 )
 
 var reasonNames = [...]string{
@@ -53,7 +52,7 @@ func (r Reason) String() string {
 // MarshalText renders the reason as String does.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote, so that a Status can be read back from its JSON.
+// UnmarshalText reads what MarshalText wrote.
 func (r *Reason) UnmarshalText(text []byte) error {
 	at := slices.Index(reasonNames[:], string(text))
 	if at < 0 {
@@ -63,9 +62,12 @@ func (r *Reason) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// accepted is the class of an answer that says that Restate has the start. It is no Reason of a failure.
+const accepted Reason = -1
+
 // FailedStart is one start that was not accepted.
 type FailedStart struct {
-	// EntryID is the id of the message in its stream, and Stream the key of that stream.
+	// EntryID is the id of the message in its stream. Stream is the key of that stream.
 	EntryID string `json:"entryId"`
 	Stream  string `json:"stream"`
 	// Workflow and Key are what Map chose. They are empty when it chose nothing.
@@ -79,9 +81,9 @@ type FailedStart struct {
 	Attempts int `json:"attempts"`
 	// RetryAfter is how long the last answer asked to wait, 0 when it did not.
 	RetryAfter time.Duration `json:"-"`
-	// Since is when the first of these attempts failed. Zero when none was made.
+	// Since is when the first of these attempts failed. Zero when there was none.
 	Since time.Time `json:"since,omitzero"`
-	// Err is the cause. It holds at most 256 bytes of the answer's text, and neither input nor credentials.
+	// Err is the cause. It has at most 256 bytes of the answer's text, and neither input nor credentials.
 	Err error `json:"-"`
 }
 
@@ -97,7 +99,7 @@ type plainFailedStart FailedStart // without methods
 
 // MarshalJSON renders Err as its text in one line, and RetryAfter in seconds.
 func (f FailedStart) MarshalJSON() ([]byte, error) {
-	return json.Marshal(failedStart{plainFailedStart(f), f.RetryAfter.Seconds(), errorLine(f.Err)})
+	return json.Marshal(failedStart{plainFailedStart(f), f.RetryAfter.Seconds(), text.ErrorLine(f.Err)})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote. Of Err it restores the text.
@@ -107,7 +109,7 @@ func (f *FailedStart) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*f = FailedStart(read.plainFailedStart)
-	f.RetryAfter = time.Duration(min(read.RetryAfter*float64(time.Second), math.MaxInt64-1023)) // the greatest that a float64 can say
+	f.RetryAfter = time.Duration(min(read.RetryAfter*float64(time.Second), math.MaxInt64-1023)) // the greatest that a float64 can hold
 	if read.Error != "" {
 		f.Err = errors.New(read.Error)
 	}
@@ -121,7 +123,7 @@ func (f FailedStart) String() string {
 	var line strings.Builder
 	line.WriteString("start ")
 	if f.Workflow != "" || f.Key != "" {
-		fmt.Fprintf(&line, "%s/%s ", printable(f.Workflow), printable(f.Key))
+		fmt.Fprintf(&line, "%s/%s ", text.QuoteName(f.Workflow), text.QuoteName(f.Key))
 	}
 	fmt.Fprintf(&line, "(entry %s): %s", f.EntryID, f.Reason)
 	switch {
@@ -131,25 +133,24 @@ func (f FailedStart) String() string {
 		fmt.Fprintf(&line, " after %d attempts", f.Attempts)
 	}
 	if f.Err != nil {
-		line.WriteString(": " + errorLine(f.Err))
+		line.WriteString(": " + text.ErrorLine(f.Err))
 	}
 	return line.String()
 }
 
-// BlockedError says that a batch holds starts that were not accepted, so that its position must be held and
-// its messages handed over again. It is the only error that Starter.Handle returns, and is found by errors.As.
+// BlockedError says that starts of a batch were not accepted: the batch must not be acknowledged, but handled again. It is
+// the only error that Starter.Handle returns. Use errors.As to find it.
 type BlockedError struct {
 	// Failed are the starts that were not accepted, in stream order. There is at least one.
 	Failed []FailedStart
-	// Accepted is how many starts of the batch were accepted. They need not be handed over again, though that does
-	// no harm.
+	// Accepted is how many starts of the batch were accepted. Handling them again does no harm, and is not needed.
 	Accepted int
-	// ShuttingDown tells that the context was cancelled, or its deadline passed, before every start was accepted. Nothing
-	// needs to be done about such a batch: it comes again when the service starts again.
+	// ShuttingDown says that the context was cancelled, or its deadline passed, before every start was accepted. It is no
+	// failure: the batch is handled again when the service restarts.
 	ShuttingDown bool
 
-	// messages is how many a Starter was handed; 0 when somebody else made this error.
-	messages int
+	// Messages is how many messages the batch had that Handle was given. 0 in an error that a handler built itself.
+	Messages int
 }
 
 // maxNamed is how many starts the text of a BlockedError names.
@@ -172,7 +173,7 @@ func (e *BlockedError) Error() string {
 	return line.String()
 }
 
-// Unwrap reaches the cause of each failed start.
+// Unwrap returns the cause of each failed start.
 func (e *BlockedError) Unwrap() []error {
 	causes := make([]error, 0, len(e.Failed))
 	for _, failed := range e.Failed {
@@ -192,11 +193,11 @@ func (e *BlockedError) RetryAfter() time.Duration {
 	return longest
 }
 
-// StatusError is an answer of the ingress other than 2xx. It is found in a BlockedError by errors.As.
+// StatusError is an answer other than 2xx. Use errors.As to find it in a BlockedError.
 type StatusError struct {
 	// Status is the HTTP status.
 	Status int
-	// Text is what the answer said, in one line of at most 256 bytes. What the request brought is taken out of it.
+	// Text is the message of the answer, in one line of at most 256 bytes, without what it repeats of the request.
 	Text string
 }
 
@@ -208,67 +209,21 @@ func (e *StatusError) Error() string {
 	return strconv.Itoa(e.Status) + ": " + e.Text
 }
 
-// PanicError is a panic of code that was called: Keep, Map, Encode, a decoder, a handler or an HTTP client.
+// PanicError is a panic of Keep, Map, Encode, a decoder, a handler or an HTTP client.
 type PanicError struct {
 	// Value is what the code panicked with.
 	Value any
-	// Stack is where, as debug.Stack tells it.
+	// Stack is the stack trace, in the format of debug.Stack.
 	Stack []byte
 }
 
 func newPanicError(value any) *PanicError { return &PanicError{Value: value, Stack: debug.Stack()} }
 
-// Error tells what the code panicked with, without the stack.
+// Error is the value, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap reaches the error that the code panicked with, if it was one.
+// Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
-
-// shutdownError is the cause of a start that the cancellation of its context cut short.
-func shutdownError(ctx context.Context, last error) error {
-	cause := context.Cause(ctx)
-	if last == nil || errors.Is(last, cause) {
-		return cause
-	}
-	return fmt.Errorf("%w; before that: %w", cause, last)
-}
-
-const maxPrintable = 80 // bytes of a name in a text; a key may be 64 KiB long
-
-func printable(name string) string {
-	name = ingress.Cut(name, maxPrintable)
-	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
-		return quoted
-	}
-	return name
-}
-
-const maxErrorText = 512 // bytes of one cause in a text
-
-// errorLine is the text of an error in one line, nothing for none.
-func errorLine(err error) string {
-	if err == nil {
-		return ""
-	}
-	return ingress.Cut(ingress.OneLine(solid(err).Error()), maxErrorText)
-}
-
-// solid makes an error that can be worked with of any that somebody else's code returned. A nil pointer in an error
-// is not nil, and most types of error do not stand being asked for their text then.
-func solid(err error) (safe error) {
-	if err == nil {
-		return nil
-	}
-	defer func() {
-		if recover() != nil {
-			safe = fmt.Errorf("an error of type %T that has no text", err)
-		}
-	}()
-	_ = err.Error()
-	return err
-}
-
-var errGoexit = errors.New("runtime.Goexit was called")

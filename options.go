@@ -14,10 +14,11 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/redisevents/restatestart/internal/defaults"
 	"github.com/redisevents/restatestart/internal/ingress"
 )
 
-// Defaults of Options. Those that RedisEvents.Restate has too are the same there.
+// Defaults of Options. RedisEvents.Restate has the same ones.
 const (
 	DefaultHandler        = "run"
 	DefaultMaxParallelism = 8
@@ -28,36 +29,36 @@ const (
 	DefaultJitter         = 0.2
 )
 
-// PathStyle is the shape of the path that starts are posted to. Both start the same workflow.
+// PathStyle is the form of the path that starts are posted to. Both start the same workflow.
 type PathStyle int
 
 const (
-	// PathSend is /{workflow}/{key}/{handler}/send, which every Restate knows; 1.7 calls it deprecated.
+	// PathSend is /{workflow}/{key}/{handler}/send, which every version of Restate serves; 1.7 calls it deprecated.
 	PathSend PathStyle = iota
-	// PathRestateSend is /restate/send/{workflow}/{key}/{handler}, known since Restate 1.7.0.
+	// PathRestateSend is /restate/send/{workflow}/{key}/{handler}, served since Restate 1.7.0.
 	PathRestateSend
 )
 
-// Options say how a Starter posts. Only Ingress is required; the zero value of every other field is its default,
-// and a negative or contradictory one is an error of New.
+// Options configure a Starter. Only Ingress is required; the zero value of every other field is its default, and a
+// negative or contradictory one is an error from New.
 type Options struct {
 	// Ingress is the base URL of the Restate ingress, such as http://restate:8080. A path prefix is kept; a query or
 	// a fragment is an error. Userinfo is sent as basic authentication. Required.
 	Ingress string
 
-	// Handler is the workflow's handler to start when a Start names none. Restate compares names to the letter, and
-	// services that its Go SDK registers by reflection have "Run". Defaults to "run".
+	// Handler is the workflow's handler to start when a Start names none. Names are case-sensitive, and services that
+	// Restate's Go SDK registers by reflection have "Run". Defaults to "run".
 	Handler string
 
-	// MaxParallelism is how many starts of one Handle call are under way at most, the waits between their attempts
-	// included. Defaults to 8. Calls do not share it: n partitions may have n times as many under way.
+	// MaxParallelism is the most starts of one Handle call in flight at once, including those that wait for their next
+	// attempt. Calls do not share it: n partitions may have n times as many in flight. Defaults to 8.
 	MaxParallelism int
 
-	// MaxAttempts is how many POSTs one start gets within one Handle call. Defaults to 5.
+	// MaxAttempts is the most POSTs of one start within one Handle call. Defaults to 5.
 	MaxAttempts int
 
-	// AttemptTimeout bounds one POST, from dial to the end of the answer. It does not bound the retries, and a
-	// shorter Timeout of HTTPClient still holds. Defaults to 10 s.
+	// AttemptTimeout bounds one POST, from dial to the end of the answer. It does not bound the retries. A shorter Timeout
+	// of HTTPClient applies as well. Defaults to 10 s.
 	AttemptTimeout time.Duration
 
 	// RetryMin is the wait before a start's second attempt. It doubles with each further one, up to RetryMax. An
@@ -68,55 +69,54 @@ type Options struct {
 	// call. Defaults to 5 s.
 	RetryMax time.Duration
 
-	// Jitter spreads each wait evenly over wait × (1 ± Jitter), within RetryMin and RetryMax, so that many starts
-	// that failed together do not return together. At most 1. Defaults to 0.2.
+	// Jitter spreads each wait evenly over wait × (1 ± Jitter), within RetryMin and RetryMax, so that starts that failed
+	// together are not retried together. At most 1. Defaults to 0.2.
 	Jitter float64
 
 	// NoJitter makes every wait exact. It contradicts a Jitter.
 	NoJitter bool
 
-	// PathStyle is the shape of the path. Defaults to PathSend.
+	// PathStyle is the form of the path. Defaults to PathSend.
 	PathStyle PathStyle
 
-	// Header goes with every start, an Authorization for one. Restate hands all of it to the workflow and stores it
-	// there, so that secrets are best consumed by a proxy on the way. A Content-Type here takes the place of
-	// application/json where there is a body. An Idempotency-Key is refused: the workflow key does that work, and
-	// Restate answers 400 to one.
+	// Header is sent with every start, such as an Authorization. Restate passes all of it to the workflow and stores it, so
+	// a proxy in front of Restate should consume secrets. A Content-Type here replaces application/json where there is a
+	// body. An Idempotency-Key is refused: the workflow key makes a start idempotent, and Restate answers 400 to one.
 	Header http.Header
 
 	// HTTPClient is used as it is, except that redirects are never followed. Its transport should keep at least
-	// MaxParallelism idle connections a host for each partition (net/http's default keeps 2). A transport that is not
-	// net/http's should repeat a request whose kept-alive connection turned out to be dead, or such a start costs an
-	// attempt. Defaults to a client that keeps as many connections as there are starts under way, speaks HTTP/2 over TLS,
-	// and uses the proxy that the environment names.
+	// MaxParallelism idle connections per host for each partition (net/http's default keeps 2). A transport other than
+	// net/http's should repeat a request whose kept-alive connection turned out to be dead, or such a start costs an attempt.
+	// Defaults to a client that keeps as many connections as there are starts in flight, uses HTTP/2 over TLS, and takes its
+	// proxy from the environment.
 	HTTPClient *http.Client
 
-	// Encode makes the body of an input that is neither nil, []byte nor json.RawMessage. It is called concurrently.
-	// Defaults to json.Marshal, with its escapes of <, > and &.
+	// Encode encodes an input that is neither nil, []byte nor json.RawMessage. It is called concurrently. Defaults to
+	// json.Marshal, which escapes <, > and &.
 	Encode func(input any) ([]byte, error)
 
-	// TracerProvider and MeterProvider are where spans and metrics go, under ScopeName; the package comment lists them.
-	// They default to OpenTelemetry's global ones.
+	// TracerProvider and MeterProvider receive spans and metrics, under ScopeName; docs/metrics.md lists them. They default to
+	// OpenTelemetry's global ones.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 
-	// Propagator writes the trace context of a start into its headers. Where there is no span of the start, the producer's
-	// traceparent goes out as it came, without it. Defaults to W3C Trace Context, the only one that Restate reads.
+	// Propagator writes the trace context of a start into its headers. A start without a span sends the producer's
+	// traceparent as it came instead. Defaults to W3C Trace Context, the only format that Restate reads.
 	Propagator propagation.TextMapPropagator
 
-	// Logger gets a line at level Debug for every attempt that failed. Defaults to none: what matters is in the
-	// error that Handle returns.
+	// Logger receives a line at level Debug for each failed attempt, and one at level Error when a provider of telemetry
+	// panics. Defaults to none: what matters is in the error that Handle returns.
 	Logger *slog.Logger
 }
 
-// withDefaults fills in the zero fields and refuses what is contradictory.
+// withDefaults fills in the zero fields, and refuses negative and contradictory ones.
 func (o Options) withDefaults() (Options, error) {
 	err := errors.Join(
-		orDefault("MaxParallelism", &o.MaxParallelism, DefaultMaxParallelism),
-		orDefault("MaxAttempts", &o.MaxAttempts, DefaultMaxAttempts),
-		timeOrDefault("AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout),
-		timeOrDefault("RetryMin", &o.RetryMin, DefaultRetryMin),
-		timeOrDefault("RetryMax", &o.RetryMax, DefaultRetryMax),
+		defaults.Set("MaxParallelism", &o.MaxParallelism, DefaultMaxParallelism),
+		defaults.Set("MaxAttempts", &o.MaxAttempts, DefaultMaxAttempts),
+		defaults.SetDuration("AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout),
+		defaults.SetDuration("RetryMin", &o.RetryMin, DefaultRetryMin),
+		defaults.SetDuration("RetryMax", &o.RetryMax, DefaultRetryMax),
 	)
 	if o.Handler == "" {
 		o.Handler = DefaultHandler
@@ -153,25 +153,5 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Propagator == nil {
 		o.Propagator = propagation.TraceContext{}
 	}
-	o.Logger = guard(o.Logger)
 	return o, nil
-}
-
-// timeOrDefault is orDefault for a time. One below a millisecond is a number whose unit was forgotten.
-func timeOrDefault(field string, value *time.Duration, fallback time.Duration) error {
-	if *value > 0 && *value < time.Millisecond {
-		return fmt.Errorf("%s: %s is below a millisecond; is the unit missing?", field, *value)
-	}
-	return orDefault(field, value, fallback)
-}
-
-// orDefault puts a default in the place of zero and refuses what is below it.
-func orDefault[N int | time.Duration](field string, value *N, fallback N) error {
-	if *value < 0 {
-		return fmt.Errorf("%s: %v is negative", field, *value)
-	}
-	if *value == 0 {
-		*value = fallback
-	}
-	return nil
 }

@@ -4,17 +4,18 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/testkit"
 )
 
-func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
+func TestNewNamesTheWrongField(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(*restatestart.Options){
 		"MaxParallelism: -1 is negative":                   func(o *restatestart.Options) { o.MaxParallelism = -1 },
@@ -47,20 +48,19 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 	} {
 		options := restatestart.Options{Ingress: "http://restate:8080"}
 		change(&options)
-		starter, err := restatestart.New(nil, payout, options)
+		starter, err := restatestart.New(nil, testkit.Payout, options)
 		require.ErrorContains(t, err, "restatestart: Options."+field)
 		assert.Nil(t, starter)
 	}
-	_, err := restatestart.New[claim](nil, nil, restatestart.Options{Ingress: "http://restate:8080"})
+	_, err := restatestart.New[testkit.Claim](nil, nil, restatestart.Options{Ingress: "http://restate:8080"})
 	require.ErrorContains(t, err, "Map is nil")
 }
 
-// Nothing is dialled before there is something to send: a name that does not exist is fine so far.
 func TestNewDoesNoIO(t *testing.T) {
 	t.Parallel()
-	_, err := restatestart.New(nil, payout, restatestart.Options{
+	_, err := restatestart.New(nil, testkit.Payout, restatestart.Options{
 		Ingress: "https://nowhere.invalid:8443/prefix/",
-		HTTPClient: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		HTTPClient: &http.Client{Transport: testkit.RoundTripper(func(*http.Request) (*http.Response, error) {
 			t.Error("a request was made")
 			return nil, net.ErrClosed
 		})},
@@ -68,50 +68,18 @@ func TestNewDoesNoIO(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestABlockedErrorIsOneLineThatNamesFive(t *testing.T) {
+func TestOptionsReturnsTheDefaultsOfWhatIsNotSet(t *testing.T) {
 	t.Parallel()
-	blocked := &restatestart.BlockedError{Accepted: 93}
-	for _, key := range keysOf(7) {
-		blocked.Failed = append(blocked.Failed, restatestart.FailedStart{
-			EntryID: "17-" + key[1:], Workflow: "Payout", Key: key, Reason: restatestart.ReasonServer, Status: 503, Attempts: 5,
-			Err: &restatestart.StatusError{Status: 503, Text: "no leader"},
-		})
-	}
-	text := blocked.Error()
-	assert.True(t, strings.HasPrefix(text, "7 of 100 starts not accepted; start Payout/k1 (entry 17-1): server after 5 attempts: 503: no leader; "), text)
-	assert.Contains(t, text, "Payout/k5")
-	assert.NotContains(t, text, "Payout/k6")
-	assert.True(t, strings.HasSuffix(text, "; and 2 more"), text)
-	assert.Len(t, blocked.Unwrap(), 7)
-
-	odd := &restatestart.BlockedError{ShuttingDown: true, Failed: []restatestart.FailedStart{{
-		EntryID: "1-0", Workflow: "W", Key: "a\nb" + strings.Repeat("k", 70000), Reason: restatestart.ReasonMap,
-		Err: &restatestart.PanicError{Value: "line one\nline two " + strings.Repeat("x", 5000)},
-	}}}
-	text = odd.Error()
-	assert.True(t, strings.HasPrefix(text, `shutting down: 1 of 1 starts not accepted; start W/"a\nbkkk`), text)
-	assert.NotContains(t, text, "\n")
-	assert.Less(t, len(text), 1000)
-	assert.Equal(t, "1 of 1 starts not accepted; start (entry 1-0): unknown", (&restatestart.BlockedError{Failed: []restatestart.FailedStart{{EntryID: "1-0"}}}).Error())
-}
-
-func TestReasonsHaveNames(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for reason := restatestart.ReasonUnknown; reason <= restatestart.ReasonShutdown; reason++ {
-		text, err := reason.MarshalText()
-		require.NoError(t, err)
-		assert.Equal(t, reason.String(), string(text))
-		assert.NotEmpty(t, text)
-		assert.NotContains(t, string(text), "Reason(")
-		seen[string(text)] = true
-		var back restatestart.Reason
-		require.NoError(t, back.UnmarshalText(text))
-		assert.Equal(t, reason, back)
-	}
-	assert.Len(t, seen, int(restatestart.ReasonShutdown)+1)
-	assert.Equal(t, "unknown", restatestart.Reason(0).String())
-	require.ErrorContains(t, new(restatestart.Reason).UnmarshalText([]byte("bad luck")), `"bad luck"`)
-	assert.Equal(t, "Reason(99)", restatestart.Reason(99).String())
-	assert.Equal(t, "Reason(-1)", restatestart.Reason(-1).String())
+	starter, err := restatestart.New(nil, testkit.Payout, restatestart.Options{Ingress: "http://restate:8080", MaxAttempts: 7})
+	require.NoError(t, err)
+	options := starter.Options()
+	assert.NotNil(t, options.Encode)
+	assert.NotNil(t, options.TracerProvider)
+	assert.NotNil(t, options.MeterProvider)
+	options.Encode, options.TracerProvider, options.MeterProvider = nil, nil, nil
+	assert.Equal(t, restatestart.Options{
+		Ingress: "http://restate:8080", MaxAttempts: 7, Handler: restatestart.DefaultHandler, MaxParallelism: restatestart.DefaultMaxParallelism,
+		AttemptTimeout: restatestart.DefaultAttemptTimeout, RetryMin: restatestart.DefaultRetryMin, RetryMax: restatestart.DefaultRetryMax,
+		Jitter: restatestart.DefaultJitter, Propagator: propagation.TraceContext{},
+	}, options)
 }

@@ -3,12 +3,10 @@ package restatestart_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,52 +15,50 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/internal/testkit"
 	"github.com/redisevents/restatestart/restatetest"
 )
-
-const forever = 24 * time.Hour
 
 func TestS5AttemptsAreCountedAndWaitsDouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fake := restatetest.New(t)
 		fake.Script("k", restatetest.Status(503).Always())
-		failed := onlyFailure(t, starterOn(t, fake, nil, restatestart.Options{}).Handle(t.Context(), batchOf("k")))
+		failed := testkit.OnlyFailure(t, testkit.NewStarter(t, fake, nil, restatestart.Options{}).Handle(t.Context(), testkit.Batch("k")))
 		assert.Equal(t, 5, failed.Attempts)
-		assert.Equal(t, []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond}, gaps(fake))
+		assert.Equal(t, []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond}, testkit.Waits(fake))
 	})
 	synctest.Test(t, func(t *testing.T) {
 		fake := restatetest.New(t)
 		fake.Script("k", restatetest.Status(503).Times(9))
-		starter := starterOn(t, fake, nil, restatestart.Options{MaxAttempts: 10, RetryMin: time.Second, RetryMax: 5 * time.Second})
-		require.NoError(t, starter.Handle(t.Context(), batchOf("k")))
+		starter := testkit.NewStarter(t, fake, nil, restatestart.Options{MaxAttempts: 10, RetryMin: time.Second, RetryMax: 5 * time.Second})
+		require.NoError(t, starter.Handle(t.Context(), testkit.Batch("k")))
 		const s = time.Second
-		assert.Equal(t, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s, 5 * s, 5 * s, 5 * s, 5 * s}, gaps(fake))
+		assert.Equal(t, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s, 5 * s, 5 * s, 5 * s, 5 * s}, testkit.Waits(fake))
 	})
 	synctest.Test(t, func(t *testing.T) {
 		fake := restatetest.New(t)
 		fake.Script("k", restatetest.Status(503).Always())
-		failed := onlyFailure(t, starterOn(t, fake, nil, restatestart.Options{MaxAttempts: 1}).Handle(t.Context(), batchOf("k")))
+		failed := testkit.OnlyFailure(t, testkit.NewStarter(t, fake, nil, restatestart.Options{MaxAttempts: 1}).Handle(t.Context(), testkit.Batch("k")))
 		assert.Equal(t, 1, failed.Attempts)
 	})
 }
 
-// B51: however long it goes on, a wait stays between its bounds.
-func TestS5AWaitIsNeverOutsideItsBounds(t *testing.T) {
+func TestS5AWaitStaysWithinRetryMinAndRetryMax(t *testing.T) {
 	t.Parallel()
 	for _, options := range []restatestart.Options{
 		{RetryMin: time.Second, RetryMax: 5 * time.Second, Jitter: 0.5},
 		{RetryMin: time.Second, RetryMax: 5 * time.Second, Jitter: 1},
 		{RetryMin: time.Millisecond, RetryMax: 5 * time.Second, Jitter: 0.2},
 		{RetryMin: time.Second, RetryMax: time.Second, Jitter: 0.2},
-		{RetryMin: time.Second, RetryMax: forever, Jitter: 0.2},
+		{RetryMin: time.Second, RetryMax: 24 * time.Hour, Jitter: 0.2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fake := restatetest.New(t)
 			fake.Script("k", restatetest.Status(503).Times(200))
 			options.MaxAttempts = 201
-			require.NoError(t, starterOn(t, fake, nil, options).Handle(t.Context(), batchOf("k")))
-			waits := gaps(fake)
+			require.NoError(t, testkit.NewStarter(t, fake, nil, options).Handle(t.Context(), testkit.Batch("k")))
+			waits := testkit.Waits(fake)
 			require.Len(t, waits, 200)
 			distinct := map[time.Duration]bool{}
 			for _, wait := range waits {
@@ -77,8 +73,8 @@ func TestS5AWaitIsNeverOutsideItsBounds(t *testing.T) {
 	}
 }
 
-// B05: an attempt's deadline is not the caller's cancellation, whichever clock rings, and each attempt has its own.
-func TestS5AnAttemptThatHangsIsGivenUpAndTriedAgain(t *testing.T) {
+// An attempt's timeout looks like a cancellation of the caller's context, and is none.
+func TestS5AnAttemptThatTimesOutIsRepeated(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(*http.Client) restatestart.Options{
 		"by the attempt's timeout": func(*http.Client) restatestart.Options {
@@ -94,24 +90,23 @@ func TestS5AnAttemptThatHangsIsGivenUpAndTriedAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := restatetest.New(t)
 				fake.Script("k", restatetest.Hang().Times(3))
-				starter := starterOn(t, fake, nil, options(fake.Client()))
-				require.NoError(t, starter.Handle(t.Context(), batchOf("k")))
+				starter := testkit.NewStarter(t, fake, nil, options(fake.Client()))
+				require.NoError(t, starter.Handle(t.Context(), testkit.Batch("k")))
 				assert.Equal(t, 4, fake.Attempts("k"))
-				assert.Equal(t, []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, 900 * time.Millisecond}, gaps(fake))
+				assert.Equal(t, []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, 900 * time.Millisecond}, testkit.Waits(fake))
 			})
 		})
 	}
 }
 
-// B16: a server that takes connections and says nothing, and nobody set a timeout.
-func TestS5ASilentServerHoldsNobodyLongerThanTheDefault(t *testing.T) {
+func TestS5AttemptsHaveATimeoutByDefault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fake := restatetest.New(t)
 		fake.ScriptAll(restatetest.Hang().Always())
-		starter := starterOn(t, fake, nil, restatestart.Options{})
+		starter := testkit.NewStarter(t, fake, nil, restatestart.Options{})
 		began := time.Now()
-		blocked := blockedBy(t, starter.Handle(t.Context(), batchOf(keysOf(8)...)))
+		blocked := testkit.Blocked(t, starter.Handle(t.Context(), testkit.Batch(testkit.Keys(8)...)))
 		assert.Len(t, blocked.Failed, 8)
 		for _, failed := range blocked.Failed {
 			assert.Equal(t, restatestart.ReasonTimeout, failed.Reason)
@@ -121,8 +116,7 @@ func TestS5ASilentServerHoldsNobodyLongerThanTheDefault(t *testing.T) {
 	})
 }
 
-// B06: every attempt carries the whole body.
-func TestS5EveryAttemptCarriesTheSameBody(t *testing.T) {
+func TestS5EveryAttemptHasTheWholeBody(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{2, 64 << 10, 2 << 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,10 +126,10 @@ func TestS5EveryAttemptCarriesTheSameBody(t *testing.T) {
 			for i := range input {
 				input[i] = byte('a' + i%26)
 			}
-			starter := starterOn(t, fake, func(message *restatestart.Message[claim]) (restatestart.Start, error) {
+			starter := testkit.NewStarter(t, fake, func(message *restatestart.Message[testkit.Claim]) (restatestart.Start, error) {
 				return restatestart.Start{Workflow: "Payout", Key: message.Value.Key, Input: input}, nil
 			}, restatestart.Options{})
-			require.NoError(t, starter.Handle(t.Context(), batchOf("k")))
+			require.NoError(t, starter.Handle(t.Context(), testkit.Batch("k")))
 			requests := fake.Requests()
 			require.Len(t, requests, 3)
 			for _, request := range requests {
@@ -146,8 +140,21 @@ func TestS5EveryAttemptCarriesTheSameBody(t *testing.T) {
 	}
 }
 
-// B53: every status, whoever it says it is from, has one class. Only 2xx is success, and what is worth asking
-// again is asked again.
+// cenkalti/backoff stops after 15 minutes by default.
+func TestS5AttemptsEndByTheirNumberNotByTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := restatetest.New(t)
+		fake.Down()
+		time.AfterFunc(time.Hour, fake.Up)
+		starter := testkit.NewStarter(t, fake, nil, restatestart.Options{MaxAttempts: 1000, RetryMax: 30 * time.Second})
+		began := time.Now()
+		require.NoError(t, starter.Handle(t.Context(), testkit.Batch("k")))
+		assert.InDelta(t, time.Hour.Seconds(), time.Since(began).Seconds(), 31)
+	})
+}
+
+// With every value of x-restate-error-source.
 func TestS7EveryStatusHasOneClass(t *testing.T) {
 	t.Parallel()
 	type class struct {
@@ -191,8 +198,8 @@ func TestS7EveryStatusHasOneClass(t *testing.T) {
 					}
 					fake.Script(keys[i], step.Always())
 				}
-				starter := starterOn(t, fake, nil, restatestart.Options{MaxAttempts: 3, MaxParallelism: 64})
-				blocked := blockedBy(t, starter.Handle(t.Context(), batchOf(keys...)))
+				starter := testkit.NewStarter(t, fake, nil, restatestart.Options{MaxAttempts: 3, MaxParallelism: 64})
+				blocked := testkit.Blocked(t, starter.Handle(t.Context(), testkit.Batch(keys...)))
 				assert.Equal(t, 100, blocked.Accepted)
 				failed := map[int]class{}
 				for _, start := range blocked.Failed {
@@ -216,7 +223,7 @@ func TestS7TransportErrorsAreRetried(t *testing.T) {
 			fake := restatetest.New(t)
 			fake.Script("k1", restatetest.Drop().Times(2))
 			fake.Script("k2", restatetest.Drop().Always())
-			failed := onlyFailure(t, starterOn(t, fake, nil, restatestart.Options{}).Handle(t.Context(), batchOf("k1", "k2")))
+			failed := testkit.OnlyFailure(t, testkit.NewStarter(t, fake, nil, restatestart.Options{}).Handle(t.Context(), testkit.Batch("k1", "k2")))
 			assert.Equal(t, "k2", failed.Key)
 			assert.Equal(t, restatestart.ReasonUnreachable, failed.Reason)
 			assert.Equal(t, 5, failed.Attempts)
@@ -228,11 +235,10 @@ func TestS7TransportErrorsAreRetried(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			fake := restatetest.New(t)
 			fake.Down()
-			after(time.Second, fake.Up)
-			require.NoError(t, starterOn(t, fake, nil, restatestart.Options{}).Handle(t.Context(), batchOf("k")))
+			time.AfterFunc(time.Second, fake.Up)
+			require.NoError(t, testkit.NewStarter(t, fake, nil, restatestart.Options{}).Handle(t.Context(), testkit.Batch("k")))
 		})
 	})
-	// B54: a name that does not exist yet is no reason to give up, and the text names it.
 	t.Run("a host that is not known yet", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -246,36 +252,159 @@ func TestS7TransportErrorsAreRetried(t *testing.T) {
 			}
 			client := &http.Client{Transport: &http.Transport{DialContext: unknown}}
 			defer client.CloseIdleConnections()
-			starter := starterOn(t, fake, nil, restatestart.Options{HTTPClient: client, MaxAttempts: 2})
-			failed := onlyFailure(t, starter.Handle(t.Context(), batchOf("k")))
+			starter := testkit.NewStarter(t, fake, nil, restatestart.Options{HTTPClient: client, MaxAttempts: 2})
+			failed := testkit.OnlyFailure(t, starter.Handle(t.Context(), testkit.Batch("k")))
 			assert.Equal(t, restatestart.ReasonUnreachable, failed.Reason)
 			require.ErrorContains(t, failed.Err, "restate.default.svc")
-			require.NoError(t, starter.Handle(t.Context(), batchOf("k")))
+			require.NoError(t, starter.Handle(t.Context(), testkit.Batch("k")))
 		})
 	})
-	t.Run("an answer that ends in its headers", func(t *testing.T) {
-		t.Parallel()
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+}
+
+func TestS7ATransportsOwnErrorAfterTheTimeoutIsATimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		starter, err := restatestart.New(testkit.KeepKeyed, testkit.Payout, restatestart.Options{Ingress: "http://restate", MaxAttempts: 1, HTTPClient: &http.Client{
+			Transport: testkit.RoundTripper(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, errors.New("gave up")
+			}),
+		}})
 		require.NoError(t, err)
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = conn.Read(make([]byte, 1<<10))
-				_, _ = conn.Write([]byte("HTTP/1.1 202 Acc"))
-				_ = conn.Close()
-			}
-		}()
-		defer func() { _ = listener.Close() }()
-		starter, err := restatestart.New(nil, payout, restatestart.Options{
-			Ingress: "http://" + listener.Addr().String(), MaxAttempts: 2, RetryMin: time.Millisecond,
-		})
-		require.NoError(t, err)
-		failed := onlyFailure(t, starter.Handle(t.Context(), batchOf("k")))
-		assert.Equal(t, restatestart.ReasonUnreachable, failed.Reason)
-		assert.Equal(t, 2, failed.Attempts)
+		failed := testkit.OnlyFailure(t, starter.Handle(t.Context(), testkit.Batch("a")))
+		assert.Equal(t, restatestart.ReasonTimeout, failed.Reason)
+		require.ErrorContains(t, failed.Err, "gave up")
+	})
+}
+
+func TestS7ABodyTooLargeIsRejectedAtOnce(t *testing.T) {
+	t.Parallel()
+	fake := restatetest.New(t, restatetest.WithBodyLimit(1<<10))
+	starter := testkit.NewStarter(t, fake, func(message *restatestart.Message[testkit.Claim]) (restatestart.Start, error) {
+		return restatestart.Start{Workflow: "Payout", Key: message.Value.Key, Input: make([]byte, 1<<10+1)}, nil
+	}, restatestart.Options{})
+	failed := testkit.OnlyFailure(t, starter.Handle(t.Context(), testkit.Batch("k")))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, failed.Status)
+	assert.Equal(t, restatestart.ReasonRejected, failed.Reason)
+	assert.Equal(t, 1, failed.Attempts)
+	require.ErrorContains(t, failed.Err, "length limit exceeded")
+}
+
+func TestS7AnOverloadedIngressAcceptsAllInTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := restatetest.New(t, restatetest.WithConcurrencyLimit(2))
+		fake.ScriptAll(restatetest.Delay(5 * time.Millisecond).Always())
+		starter := testkit.NewStarter(t, fake, nil, restatestart.Options{MaxParallelism: 16, MaxAttempts: 12, Jitter: 0.5})
+		require.NoError(t, starter.Handle(t.Context(), testkit.Batch(testkit.Keys(200)...)))
+		assert.Len(t, fake.Starts(), 200)
+		assert.Less(t, len(fake.Requests()), 3*200)
+	})
+}
+
+func TestS10ACancelledHandleReturnsAtOnceWithShuttingDownAndPostsNothingMore(t *testing.T) {
+	t.Parallel()
+	cause := fmt.Errorf("the service is being replaced: %w", testkit.ErrBoom)
+	const at = 100 * time.Millisecond
+	contexts := map[string]func(context.Context) (context.Context, context.CancelFunc, error){
+		"cancel": func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(at, cancel)
+			return ctx, cancel, context.Canceled
+		},
+		"cancel with a cause": func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(at, func() { cancel(cause) })
+			return ctx, func() { cancel(nil) }, cause
+		},
+		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+			ctx, cancel := context.WithTimeout(ctx, at)
+			return ctx, cancel, context.DeadlineExceeded
+		},
+	}
+	moments := map[string]struct {
+		step     restatetest.Step
+		wait     time.Duration // before Handle
+		attempts int
+	}{
+		"before Handle":           {restatetest.Pass(), 2 * at, 0},
+		"before the answer":       {restatetest.Hang(), 0, 1},
+		"after the status":        {restatetest.Status(503).AfterAccept(), 0, 1},
+		"asleep between attempts": {restatetest.Status(503).Always(), 0, 1},
+		"within the answer's body": {restatetest.Answer(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			<-r.Context().Done()
+		}), 0, 1},
+	}
+	for kind, open := range contexts {
+		for moment, row := range moments {
+			t.Run(kind+" "+moment, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					fake := restatetest.New(t)
+					fake.Script("k1", row.step)
+					starter := testkit.NewStarter(t, fake, nil, restatestart.Options{MaxParallelism: 1})
+					ctx, cancel, want := open(t.Context())
+					defer cancel()
+					testkit.Pass(row.wait)
+					began := time.Now()
+					blocked := testkit.Blocked(t, starter.Handle(ctx, testkit.Batch("k1", "k2")))
+					assert.LessOrEqual(t, time.Since(began), at)
+					assert.True(t, blocked.ShuttingDown)
+					require.Len(t, blocked.Failed, 2)
+					for _, failed := range blocked.Failed {
+						assert.Equal(t, restatestart.ReasonShutdown, failed.Reason)
+						require.ErrorIs(t, failed.Err, want)
+					}
+					assert.Equal(t, row.attempts, blocked.Failed[0].Attempts)
+					testkit.Pass(time.Hour)
+					assert.Len(t, fake.Requests(), row.attempts)
+					fake.Close()
+				})
+			})
+		}
+	}
+}
+
+func TestS10ACancellationAfterTheLastAcceptanceIsNoError(t *testing.T) {
+	t.Parallel()
+	fake := restatetest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	inner := fake.Client().Transport
+	starter := testkit.NewStarter(t, fake, nil, restatestart.Options{HTTPClient: &http.Client{
+		Transport: testkit.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			response, err := inner.RoundTrip(r)
+			cancel() // the answer is there
+			return response, err
+		}),
+	}})
+	require.NoError(t, starter.Handle(ctx, testkit.Batch("k1")))
+	require.Error(t, ctx.Err())
+	require.NoError(t, starter.Handle(ctx, testkit.Batch("", "")), "nothing kept is nothing to accept")
+}
+
+func TestS10AShutdownErrorHasTheLastAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := restatetest.New(t)
+		fake.Script("k", restatetest.Status(503, `{"message":"no leader"}`).Always())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		failed := testkit.OnlyFailure(t, testkit.NewStarter(t, fake, nil, restatestart.Options{}).Handle(ctx, testkit.Batch("k")))
+		assert.Equal(t, 503, failed.Status)
+		require.ErrorContains(t, failed.Err, "no leader")
+	})
+}
+
+func TestS10AnAttemptTimeoutIsNoShutdown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := restatetest.New(t)
+		fake.Script("k", restatetest.Hang().Always())
+		starter := testkit.NewStarter(t, fake, nil, restatestart.Options{AttemptTimeout: time.Second, MaxAttempts: 2})
+		blocked := testkit.Blocked(t, starter.Handle(t.Context(), testkit.Batch("k")))
+		assert.False(t, blocked.ShuttingDown)
+		assert.Equal(t, restatestart.ReasonTimeout, blocked.Failed[0].Reason)
 	})
 }
 
@@ -287,108 +416,30 @@ func TestS12ARetryAfterRaisesAWaitAndNeverLowersIt(t *testing.T) {
 			return restatetest.Status(429).WithHeader("Retry-After", seconds)
 		}
 		fake.Script("k", asking("3"), asking("0"), asking("1"), asking("soon"))
-		require.NoError(t, starterOn(t, fake, nil, restatestart.Options{}).Handle(t.Context(), batchOf("k")))
-		assert.Equal(t, []time.Duration{3 * time.Second, 400 * time.Millisecond, time.Second, 1600 * time.Millisecond}, gaps(fake))
+		require.NoError(t, testkit.NewStarter(t, fake, nil, restatestart.Options{}).Handle(t.Context(), testkit.Batch("k")))
+		assert.Equal(t, []time.Duration{3 * time.Second, 400 * time.Millisecond, time.Second, 1600 * time.Millisecond}, testkit.Waits(fake))
 	})
 	synctest.Test(t, func(t *testing.T) {
 		fake := restatetest.New(t)
 		date := time.Now().Add(4 * time.Second).UTC().Format(http.TimeFormat)
 		fake.Script("k", restatetest.Status(503).WithHeader("Retry-After", date))
-		require.NoError(t, starterOn(t, fake, nil, restatestart.Options{}).Handle(t.Context(), batchOf("k")))
-		assert.Equal(t, []time.Duration{4 * time.Second}, gaps(fake))
+		require.NoError(t, testkit.NewStarter(t, fake, nil, restatestart.Options{}).Handle(t.Context(), testkit.Batch("k")))
+		assert.Equal(t, []time.Duration{4 * time.Second}, testkit.Waits(fake))
 	})
 }
 
-func TestS12ALongRetryAfterIsLeftToTheLoop(t *testing.T) {
+func TestS12ARetryAfterBeyondRetryMaxEndsTheAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fake := restatetest.New(t)
 		fake.Script("k1", restatetest.Status(503).WithHeader("Retry-After", "6").Always())
 		fake.Script("k2", restatetest.Status(429).WithHeader("Retry-After", "99999999999999999999").Always())
 		began := time.Now()
-		blocked := blockedBy(t, starterOn(t, fake, nil, restatestart.Options{}).Handle(t.Context(), batchOf("k1", "k2", "k3")))
+		blocked := testkit.Blocked(t, testkit.NewStarter(t, fake, nil, restatestart.Options{}).Handle(t.Context(), testkit.Batch("k1", "k2", "k3")))
 		assert.Zero(t, time.Since(began))
 		require.Len(t, blocked.Failed, 2)
 		assert.Equal(t, 1, blocked.Failed[0].Attempts)
 		assert.Equal(t, 6*time.Second, blocked.Failed[0].RetryAfter)
-		assert.Greater(t, blocked.RetryAfter(), forever)
+		assert.Greater(t, blocked.RetryAfter(), 24*time.Hour)
 	})
-}
-
-// B50: an ingress that takes two at a time is not kept down by those that wait.
-func TestAnOverloadedIngressIsGotThrough(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		fake := restatetest.New(t, restatetest.WithConcurrencyLimit(2))
-		fake.ScriptAll(restatetest.Delay(5 * time.Millisecond).Always())
-		starter := starterOn(t, fake, nil, restatestart.Options{MaxParallelism: 16, MaxAttempts: 12, Jitter: 0.5})
-		require.NoError(t, starter.Handle(t.Context(), batchOf(keysOf(200)...)))
-		assert.Len(t, fake.Starts(), 200)
-		assert.Less(t, len(fake.Requests()), 3*200)
-	})
-}
-
-// B27: as many connections as starts are under way, not one a start.
-func TestTheDefaultClientKeepsItsConnections(t *testing.T) {
-	t.Parallel()
-	var opened atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusAccepted)
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
-	starter, err := restatestart.New(nil, payout, restatestart.Options{Ingress: server.URL, MaxParallelism: 16})
-	require.NoError(t, err)
-	t.Cleanup(starter.CloseIdleConnections)
-	for range 20 {
-		require.NoError(t, starter.Handle(t.Context(), batchOf(keysOf(100)...)))
-	}
-	assert.LessOrEqual(t, opened.Load(), int64(2*16), "2000 starts")
-}
-
-// B57: a body that is too large is refused for good, and not hammered.
-func TestABodyTooLargeIsRejectedOnce(t *testing.T) {
-	t.Parallel()
-	fake := restatetest.New(t, restatetest.WithBodyLimit(1<<10))
-	starter := starterOn(t, fake, func(message *restatestart.Message[claim]) (restatestart.Start, error) {
-		return restatestart.Start{Workflow: "Payout", Key: message.Value.Key, Input: make([]byte, 1<<10+1)}, nil
-	}, restatestart.Options{})
-	failed := onlyFailure(t, starter.Handle(t.Context(), batchOf("k")))
-	assert.Equal(t, http.StatusRequestEntityTooLarge, failed.Status)
-	assert.Equal(t, restatestart.ReasonRejected, failed.Reason)
-	assert.Equal(t, 1, failed.Attempts)
-	require.ErrorContains(t, failed.Err, "length limit exceeded")
-}
-
-// B12: the library that makes the waits gives up after 15 minutes unless it is told otherwise.
-func TestAttemptsGoOnPastAQuarterOfAnHour(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		fake := restatetest.New(t)
-		fake.Down()
-		after(time.Hour, fake.Up)
-		starter := starterOn(t, fake, nil, restatestart.Options{MaxAttempts: 1000, RetryMax: 30 * time.Second})
-		began := time.Now()
-		require.NoError(t, starter.Handle(t.Context(), batchOf("k")))
-		assert.InDelta(t, time.Hour.Seconds(), time.Since(began).Seconds(), 31)
-	})
-}
-
-// B34: the transport's error is reached through the BlockedError.
-func TestTheCauseIsReachedThroughTheError(t *testing.T) {
-	t.Parallel()
-	starter, err := restatestart.New(nil, payout, restatestart.Options{
-		Ingress: "http://restate", MaxAttempts: 1,
-		HTTPClient: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, errBoom })},
-	})
-	require.NoError(t, err)
-	err = starter.Handle(t.Context(), batchOf("k1", "k2"))
-	require.ErrorIs(t, err, errBoom)
-	assert.Equal(t, "2 of 2 starts not accepted; start Payout/k1 (entry 1-0): unreachable after 1 attempt: boom; start Payout/k2 (entry 2-0): unreachable after 1 attempt: boom", err.Error())
 }

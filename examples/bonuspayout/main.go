@@ -4,13 +4,14 @@
 //
 //	REDIS_ADDR       host:port of Redis               localhost:6379
 //	RESTATE_INGRESS  base URL of the Restate ingress  http://localhost:8080
-//	HTTP_ADDR        where /livez and /readyz are     :8090
-//	KEY_PREFIX       in front of every Redis key      none (services on .NET have one, such as production:re:)
+//	HTTP_ADDR        address of /livez and /readyz    :8090
+//	KEY_PREFIX       prefix of every Redis key        none (services on .NET have one, such as production:re:)
 //
-// What becomes a start is in payout.go.
+// payout.go decides which messages start a workflow.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,20 +27,39 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 func main() {
 	logger := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx, readConfig(os.Getenv), logger); err != nil {
-		logger.Error("bonuspayout ends", slog.Any("error", err))
+	config := readConfig(os.Getenv)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.httpAddr)
+	if err == nil {
+		err = run(ctx, config, listener, logger)
+	}
+	if err != nil {
+		logger.Error("service failed", slog.Any("error", err))
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx is cancelled, or until something ends that the service cannot be without.
-func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
+type config struct{ redisAddr, ingress, httpAddr, keyPrefix string }
+
+// readConfig treats an empty variable as unset.
+func readConfig(getenv func(string) string) config {
+	return config{
+		redisAddr: cmp.Or(getenv("REDIS_ADDR"), "localhost:6379"),
+		ingress:   cmp.Or(getenv("RESTATE_INGRESS"), "http://localhost:8080"),
+		httpAddr:  cmp.Or(getenv("HTTP_ADDR"), ":8090"),
+		keyPrefix: getenv("KEY_PREFIX"),
+	}
+}
+
+// run serves until ctx is cancelled or a part of the service fails. It closes the listener.
+func run(ctx context.Context, config config, listener net.Listener, logger *slog.Logger) (err error) {
+	defer listener.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: config.redisAddr})
 	defer func() { err = errors.Join(err, rdb.Close()) }()
 	starter, err := newStarter(restatestart.Options{Ingress: config.ingress})
@@ -47,7 +67,7 @@ func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
 		return err
 	}
 	defer starter.CloseIdleConnections()
-	consumer, err := restatestart.NewConsumer(rdb, topic, restatestart.JSON[BetSettled], starter, restatestart.ConsumerOptions{
+	consumer, err := redisstream.NewConsumer(rdb, redisstream.Topic(topic), redisstream.JSON[BetSettled], starter, redisstream.Options{
 		Consumer:  "bonus-payout",
 		KeyPrefix: config.keyPrefix,
 		Logger:    logger,
@@ -56,14 +76,7 @@ func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
 		return err
 	}
 
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", config.httpAddr)
-	if err != nil {
-		return fmt.Errorf("listen for health checks: %w", err)
-	}
-	logger.InfoContext(ctx, "health checks", slog.String("addr", listener.Addr().String()))
-	health := &http.Server{Handler: restatestart.Health(consumer), ReadHeaderTimeout: 5 * time.Second}
-
+	health := &http.Server{Handler: redisstream.Health(consumer), ReadHeaderTimeout: 5 * time.Second}
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
 		if err := health.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -73,18 +86,10 @@ func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
 	})
 	work.Go(func() error {
 		err := consumer.Run(ctx)
-		// Not before: while the batches in hand are finished, the service is alive and should be seen to be.
-		return errors.Join(err, shutdown(ctx, health))
+		// Only now, so that probes are answered while the last batches finish.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return errors.Join(err, health.Shutdown(ctx))
 	})
 	return work.Wait()
-}
-
-// shutdown lets the answers under way be given, although ctx has ended.
-func shutdown(ctx context.Context, server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return fmt.Errorf("stop serving health checks: %w", err)
-	}
-	return nil
 }

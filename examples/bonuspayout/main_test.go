@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,21 +18,6 @@ import (
 	"github.com/redisevents/restatestart/restatetest"
 )
 
-// addrLog is a log that passes on the address of the health checks.
-type addrLog chan string
-
-func (a addrLog) Write(line []byte) (int, error) {
-	var record struct{ Msg, Addr string }
-	if err := json.Unmarshal(line, &record); err != nil {
-		return 0, err
-	}
-	if record.Msg == "health checks" {
-		a <- record.Addr
-	}
-	return len(line), nil
-}
-
-// get asks the running service.
 func get(ctx context.Context, url string) (code int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -47,22 +32,22 @@ func get(ctx context.Context, url string) (code int, body []byte, err error) {
 	return response.StatusCode, body, errors.Join(err, response.Body.Close())
 }
 
-// The whole service in real time, since there is a Redis in it: it lives while it is blocked, and pays once it can.
+// The whole service, in real time because of its Redis: it is alive while it is blocked, and pays as soon as it can.
 func TestTheServicePaysAfterItsWorkflowIsRegistered(t *testing.T) {
 	t.Parallel()
 	rdb := miniredis.RunT(t)
 	ingress, err := restatetest.Listen("127.0.0.1:0", restatetest.WithWorkflow("SomethingElse"))
 	require.NoError(t, err)
 	defer ingress.Close()
-	config := config{redisAddr: rdb.Addr(), ingress: ingress.URL(), httpAddr: "127.0.0.1:0", keyPrefix: "test:"}
+	config := config{redisAddr: rdb.Addr(), ingress: ingress.URL(), keyPrefix: "test:"}
 	_, err = rdb.XAdd("test:s:{bets_settled}:0", "*", []string{"b", `{"betId":"b-1","claimId":"c-1","amountCents":5}`, "t", "BetSettled", "k", ""})
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	addr, ended := make(addrLog, 1), make(chan error, 1)
-	go func() { ended <- run(ctx, config, slog.New(slog.NewJSONHandler(addr, nil))) }()
-	url := "http://" + <-addr
+	listener, stopped := listen(t), make(chan error, 1)
+	go func() { stopped <- run(ctx, config, listener, slog.New(slog.DiscardHandler)) }()
+	url := "http://" + listener.Addr().String()
 
 	require.Eventually(t, func() bool {
 		_, body, err := get(ctx, url+"/readyz")
@@ -78,19 +63,24 @@ func TestTheServicePaysAfterItsWorkflowIsRegistered(t *testing.T) {
 	ingress.ExpectStarted(t, "BonusPayout", "c-1")
 
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, <-stopped)
 	assert.Contains(t, rdb.HGet("test:p:{bets_settled}:bonus-payout", "0"), "-", "the position was written")
 }
 
-func TestAConfigThatCannotWorkEndsTheService(t *testing.T) {
+func TestAnInvalidIngressStopsTheService(t *testing.T) {
 	t.Parallel()
-	logger := slog.New(slog.DiscardHandler)
-	require.ErrorContains(t, run(t.Context(), config{redisAddr: "127.0.0.1:1", ingress: "restate"}, logger), "Options.Ingress")
-	require.ErrorContains(t, run(t.Context(), config{redisAddr: "127.0.0.1:1", ingress: "http://restate", httpAddr: "nowhere"}, logger),
-		"listen for health checks")
+	err := run(t.Context(), config{redisAddr: "127.0.0.1:1", ingress: "restate"}, listen(t), slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "Options.Ingress")
 }
 
-func TestTheEnvironmentIsTheConfig(t *testing.T) {
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return listener
+}
+
+func TestTheConfigIsReadFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	environment := map[string]string{"REDIS_ADDR": "redis:6379", "KEY_PREFIX": "production:re:", "HTTP_ADDR": ""}
 	assert.Equal(t,

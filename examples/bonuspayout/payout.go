@@ -20,10 +20,10 @@ type PayoutInput struct {
 	AmountCents int64  `json:"amountCents"`
 }
 
-// hasClaim is the Keep: only a bet with a claim is worth a payout.
+// hasClaim is the Keep: only a bet with a claim earns a payout.
 func hasClaim(m *restatestart.Message[BetSettled]) bool { return m.Value.ClaimID != "" }
 
-// toPayout is the Map. The claim is the workflow key, so that a claim is paid once however often its bet comes by.
+// toPayout is the Map. The claim is the workflow key, so that it is paid once, however often its bet is delivered.
 func toPayout(m *restatestart.Message[BetSettled]) (restatestart.Start, error) {
 	return restatestart.Start{
 		Workflow: workflow,
@@ -32,7 +32,7 @@ func toPayout(m *restatestart.Message[BetSettled]) (restatestart.Start, error) {
 	}, nil
 }
 
-// newStarter is the wiring that the tests share with the service.
+// newStarter is shared by the service and its tests.
 func newStarter(options restatestart.Options) (*restatestart.Starter[BetSettled], error) {
 	return restatestart.New(hasClaim, toPayout, options)
 }

@@ -11,12 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 	"github.com/redisevents/restatestart/restatetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// message makes a message as the consumer would hand it over.
+// message returns a message as the consumer delivers it.
 func message(id string, bet BetSettled) restatestart.Message[BetSettled] {
 	return restatestart.Message[BetSettled]{ID: id, Stream: "s:{bets_settled}:0", Type: "BetSettled", Value: bet}
 }
@@ -55,8 +56,8 @@ func TestABetWithAClaimBecomesAPayout(t *testing.T) {
 	}
 }
 
-// wire makes the service's starter, posting to a server in memory.
-func wire(t *testing.T, server *restatetest.Server) *restatestart.Starter[BetSettled] {
+// starterTo returns the service's starter, which posts to an in-memory server.
+func starterTo(t *testing.T, server *restatetest.Server) *restatestart.Starter[BetSettled] {
 	t.Helper()
 	starter, err := newStarter(restatestart.Options{Ingress: server.URL(), HTTPClient: server.Client()})
 	require.NoError(t, err)
@@ -67,7 +68,7 @@ func TestABatchStartsItsClaims(t *testing.T) {
 	t.Parallel()
 	server := restatetest.New(t, restatetest.WithWorkflow("BonusPayout"))
 
-	require.NoError(t, wire(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
+	require.NoError(t, starterTo(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
 		message("1-0", BetSettled{BetID: "b-1", ClaimID: "c-1", AmountCents: 1250}),
 		message("1-1", BetSettled{BetID: "b-2", AmountCents: 500}),
 		message("2-0", BetSettled{BetID: "b-3", ClaimID: "c/3", AmountCents: 75}),
@@ -82,10 +83,10 @@ func TestABatchStartsItsClaims(t *testing.T) {
 	}
 }
 
-func TestABatchWithoutClaimsAsksNothingOfTheIngress(t *testing.T) {
+func TestABatchWithoutClaimsSendsNoRequest(t *testing.T) {
 	t.Parallel()
 	server := restatetest.New(t)
-	require.NoError(t, wire(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
+	require.NoError(t, starterTo(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
 		message("1-0", BetSettled{BetID: "b-1", AmountCents: 500}),
 	}))
 	assert.Empty(t, server.Requests())
@@ -93,16 +94,16 @@ func TestABatchWithoutClaimsAsksNothingOfTheIngress(t *testing.T) {
 
 func TestABodyIsReadAsItsProducerWritesIt(t *testing.T) {
 	t.Parallel()
-	m, err := restatestart.NewMessage("s:{bets_settled}:0", 0, redis.XMessage{ID: "1-0", Values: map[string]any{
+	m, err := redisstream.NewMessage("s:{bets_settled}:0", 0, redis.XMessage{ID: "1-0", Values: map[string]any{
 		"b": `{"betId":"b-1","claimId":"c-1","amountCents":9007199254740993}`, "t": "BetSettled", "k": "account-7",
-	}}, restatestart.JSON[BetSettled])
+	}}, redisstream.JSON[BetSettled])
 	require.NoError(t, err)
 	assert.Equal(t, BetSettled{BetID: "b-1", ClaimID: "c-1", AmountCents: 9007199254740993}, m.Value)
 }
 
-// The time in these tests is virtual: the waits between the attempts cost nothing.
+// Time is virtual in these tests: the waits between attempts take none.
 
-func TestAShortOutageIsWaitedOut(t *testing.T) {
+func TestAShortOutageIsRetriedUntilItEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := restatetest.New(t, restatetest.WithWorkflow("BonusPayout"))
@@ -110,7 +111,7 @@ func TestAShortOutageIsWaitedOut(t *testing.T) {
 		time.AfterFunc(time.Second, server.Up)
 
 		begin := time.Now()
-		require.NoError(t, wire(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
+		require.NoError(t, starterTo(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
 			message("1-0", BetSettled{BetID: "b-1", ClaimID: "c-1", AmountCents: 1250}),
 		}))
 		assert.GreaterOrEqual(t, time.Since(begin), time.Second)
@@ -118,12 +119,12 @@ func TestAShortOutageIsWaitedOut(t *testing.T) {
 	})
 }
 
-// This error is what holds the partition. The consumer hands the same messages over until there is none.
+// The BlockedError holds the partition: the consumer redelivers the batch until Handle succeeds.
 func TestALongOutageBlocksAndRecovers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := restatetest.New(t, restatetest.WithWorkflow("BonusPayout"))
-		starter := wire(t, server)
+		starter := starterTo(t, server)
 		batch := []restatestart.Message[BetSettled]{
 			message("1-0", BetSettled{BetID: "b-1", ClaimID: "c-1", AmountCents: 1250}),
 			message("1-1", BetSettled{BetID: "b-2", AmountCents: 500}),
@@ -151,7 +152,7 @@ func TestALostAnswerPaysOnce(t *testing.T) {
 		server := restatetest.New(t, restatetest.WithWorkflow("BonusPayout"))
 		server.Script("c-1", restatetest.DropAfterAccept())
 
-		require.NoError(t, wire(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
+		require.NoError(t, starterTo(t, server).Handle(t.Context(), []restatestart.Message[BetSettled]{
 			message("1-0", BetSettled{BetID: "b-1", ClaimID: "c-1", AmountCents: 1250}),
 		}))
 		assert.Equal(t, 2, server.Attempts("c-1"))

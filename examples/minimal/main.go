@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 type BetSettled struct{ BetID, ClaimID string }
@@ -35,8 +36,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	consumer, err := restatestart.NewConsumer(rdb, "bets_settled", restatestart.JSON[BetSettled], starter,
-		restatestart.ConsumerOptions{Consumer: "bonus-payout"})
+	consumer, err := redisstream.NewConsumer(rdb, redisstream.Topic("bets_settled"), redisstream.JSON[BetSettled], starter,
+		redisstream.Options{Consumer: "bonus-payout"})
 	if err != nil {
 		return err
 	}

@@ -1,19 +1,19 @@
-// Observability is the service of examples/bonuspayout with metrics, traces, a dashboard and alerts: what shows at
-// 3 a.m. what is blocked, since when and why.
+// Observability is the service of examples/bonuspayout with metrics, traces, a dashboard and alerts: they show at 3 a.m. what is
+// blocked, since when and why.
 //
 // It is configured by the environment:
 //
 //	REDIS_ADDR                   host:port of Redis                           localhost:6379
 //	RESTATE_INGRESS              base URL of the Restate ingress              http://localhost:8080
-//	HTTP_ADDR                    where /metrics, /livez and /readyz are       :8090
-//	KEY_PREFIX                   in front of every Redis key                  none
-//	HOLD_MAX                     the longest wait of a held partition         30s
+//	HTTP_ADDR                    address of /metrics, /livez and /readyz      :8090
+//	KEY_PREFIX                   prefix of every Redis key                    none
+//	HOLD_MAX                     longest wait between retries of a hold       30s
 //	OTEL_EXPORTER_OTLP_ENDPOINT  where traces go, such as http://tempo:4318   nowhere: tracing is off
 //	OTEL_SERVICE_NAME            the service's name in traces                 bonus-payout
 //
 // # Metrics
 //
-// Let Prometheus scrape it and evaluate alerts.yml, with a prometheus.yml of
+// Scrape it and evaluate alerts.yml with a prometheus.yml of
 //
 //	global: {scrape_interval: 15s, evaluation_interval: 15s}
 //	rule_files: [alerts.yml]
@@ -21,25 +21,26 @@
 //	  - job_name: bonus-payout
 //	    static_configs: [{targets: ["localhost:8090"]}]
 //
-// The rules look at windows of minutes. They need a scrape at least once a minute, and HOLD_MAX at a minute or less: a counter
-// of failures moves only when a held partition is tried again. alerts_test.yml shows of each rule when it fires and when it
-// keeps quiet; `promtool test rules alerts_test.yml` runs it, and so does `make observability`.
+// The rules use windows of minutes. They need a scrape at least once a minute and a HOLD_MAX of at most a minute: failures are
+// counted when a held partition is retried. alerts_test.yml shows when each rule fires and when it stays silent; run it with
+// `promtool test rules alerts_test.yml`.
 //
 // # Dashboard
 //
-// Import dashboard.json into Grafana 10 or 11 (Dashboards, New, Import) and choose the Prometheus above as its data source. Each
-// panel says in its description what to do when it looks bad. panels.png shows the main ones before, during and after an outage
-// of Restate; `make picture` draws it anew.
+// Import dashboard.json into Grafana 10 or 11 (Dashboards, New, Import) and choose that Prometheus as its data source. The
+// description of each panel says what to do when it looks bad. panels.png shows the main panels over ten minutes: before, during
+// and after an outage of Restate.
 //
 // # Traces
 //
-// With OTEL_EXPORTER_OTLP_ENDPOINT set, each handler call is a span `streams.process {topic}` and each start a span
-// `restate.start {workflow}` below its producer's, with workflow, key and entry id: what no metric may carry.
+// With OTEL_EXPORTER_OTLP_ENDPOINT set, each handler call is a span `streams.process {topic}`, and each start a span
+// `restate.start {workflow}` that is a child of its producer's span and carries workflow, key and entry id. Metrics carry none
+// of these.
 //
 // # Health
 //
-// /livez and /readyz answer with the Status of the consumer as JSON: workflow, key, entry id and reason of what is blocked. Keep
-// the port inside: they name business keys.
+// /livez and /readyz return the consumer's Status as JSON, with workflow, key, entry id and reason of what is blocked. Do not
+// expose the port: the answers contain business keys.
 package main
 
 import (
@@ -54,10 +55,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 const serviceName = "bonus-payout"
@@ -66,23 +69,32 @@ func main() {
 	logger := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	config, err := readConfig(os.Getenv)
-	if err == nil {
-		err = run(ctx, config, logger)
-	}
-	if err != nil {
-		logger.Error("the service ends", slog.Any("error", err))
+	if err := listenAndRun(ctx, logger); err != nil {
+		logger.Error("service failed", slog.Any("error", err))
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx is cancelled, or until something ends that the service cannot be without.
-func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
+func listenAndRun(ctx context.Context, logger *slog.Logger) error {
+	config, err := readConfig(os.Getenv)
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.httpAddr)
+	if err != nil {
+		return err
+	}
+	return run(ctx, config, listener, logger)
+}
+
+// run serves until ctx is cancelled or a part of the service fails. It closes the listener.
+func run(ctx context.Context, config config, listener net.Listener, logger *slog.Logger) (err error) {
+	defer listener.Close()
 	telemetry, err := newTelemetry(ctx, config.tracing)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, within(ctx, telemetry.shutdown)) }()
+	defer func() { err = errors.Join(err, withGrace(ctx, telemetry.shutdown)) }()
 	rdb := redis.NewClient(&redis.Options{Addr: config.redisAddr})
 	defer func() { err = errors.Join(err, rdb.Close()) }()
 	starter, err := newStarter(restatestart.Options{
@@ -92,7 +104,7 @@ func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
 		return err
 	}
 	defer starter.CloseIdleConnections()
-	consumer, err := restatestart.NewConsumer(rdb, topic, restatestart.JSON[BetSettled], starter, restatestart.ConsumerOptions{
+	consumer, err := redisstream.NewConsumer(rdb, redisstream.Topic(topic), redisstream.JSON[BetSettled], starter, redisstream.Options{
 		Consumer: serviceName, KeyPrefix: config.keyPrefix, HoldMax: config.holdMax,
 		MeterProvider: telemetry.metrics, TracerProvider: telemetry.traces, Logger: logger,
 	})
@@ -100,13 +112,10 @@ func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
 		return err
 	}
 
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", config.httpAddr)
-	if err != nil {
-		return fmt.Errorf("listen for scrapes: %w", err)
-	}
-	logger.InfoContext(ctx, "metrics and health", slog.String("addr", listener.Addr().String()))
-	server := &http.Server{Handler: routes(telemetry.registry, consumer), ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(telemetry.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /", redisstream.Health(consumer)) // /livez and /readyz
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
@@ -117,15 +126,15 @@ func run(ctx context.Context, config config, logger *slog.Logger) (err error) {
 	})
 	work.Go(func() error {
 		err := consumer.Run(ctx)
-		// Not before: while the batches in hand are finished, the service is alive and should be seen to be.
-		return errors.Join(err, within(ctx, server.Shutdown))
+		// Only now, so that probes and scrapes are answered while the last batches finish.
+		return errors.Join(err, withGrace(ctx, server.Shutdown))
 	})
 	return work.Wait()
 }
 
-// within lets what ends the service take 5 s, although ctx has ended.
-func within(ctx context.Context, end func(context.Context) error) error {
+// withGrace gives stop 5 s, even if ctx is already cancelled.
+func withGrace(ctx context.Context, stop func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return end(ctx)
+	return stop(ctx)
 }

@@ -17,11 +17,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(&logging.VoidLogger{}) // it writes a line for each connection that is refused
+	redis.SetLogger(&logging.VoidLogger{}) // it logs every refused connection
 	goleak.VerifyTestMain(m)
 }
 
-func TestTheEnvironmentIsTheConfig(t *testing.T) {
+func TestTheConfigIsReadFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	environment := map[string]string{
 		"REDIS_ADDR": "redis:6379", "KEY_PREFIX": "production:re:", "HTTP_ADDR": "", "HOLD_MAX": "5s", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://tempo:4318",
@@ -37,15 +37,13 @@ func TestTheEnvironmentIsTheConfig(t *testing.T) {
 	require.ErrorContains(t, err, "HOLD_MAX")
 }
 
-func TestAConfigThatCannotWorkEndsTheService(t *testing.T) {
+func TestAnInvalidIngressStopsTheService(t *testing.T) {
 	t.Parallel()
-	logger := slog.New(slog.DiscardHandler)
-	require.ErrorContains(t, run(t.Context(), config{redisAddr: "127.0.0.1:1", ingress: "restate"}, logger), "Options.Ingress")
-	require.ErrorContains(t, run(t.Context(), config{redisAddr: "127.0.0.1:1", ingress: "http://restate", httpAddr: "nowhere"}, logger),
-		"listen for scrapes")
+	err := run(t.Context(), config{redisAddr: "127.0.0.1:1", ingress: "restate"}, listen(t), slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "Options.Ingress")
 }
 
-func TestTracesGoWhereTheEnvironmentSays(t *testing.T) {
+func TestTracesAreExportedToTheConfiguredEndpoint(t *testing.T) {
 	var posts atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/traces" {
@@ -59,6 +57,6 @@ func TestTracesGoWhereTheEnvironmentSays(t *testing.T) {
 	require.NoError(t, err)
 	_, span := telemetry.traces.Tracer("test").Start(context.Background(), "one")
 	span.End()
-	require.NoError(t, within(t.Context(), telemetry.shutdown))
-	assert.EqualValues(t, 1, posts.Load(), "what is left at the end is sent")
+	require.NoError(t, withGrace(t.Context(), telemetry.shutdown))
+	assert.EqualValues(t, 1, posts.Load(), "shutdown exports the remaining spans")
 }

@@ -20,19 +20,16 @@ type PayoutInput struct {
 	AmountCents int64  `json:"amountCents"`
 }
 
-// hasClaim is the Keep: only a bet with a claim is worth a payout.
-func hasClaim(m *restatestart.Message[BetSettled]) bool { return m.Value.ClaimID != "" }
-
-// toPayout is the Map. The claim is the workflow key, so that a claim is paid once however often its bet comes by.
-func toPayout(m *restatestart.Message[BetSettled]) (restatestart.Start, error) {
-	return restatestart.Start{
-		Workflow: workflow,
-		Key:      m.Value.ClaimID,
-		Input:    PayoutInput{BetID: m.Value.BetID, AmountCents: m.Value.AmountCents},
-	}, nil
-}
-
-// newStarter is the wiring.
+// newStarter starts the workflows of examples/bonuspayout.
 func newStarter(options restatestart.Options) (*restatestart.Starter[BetSettled], error) {
-	return restatestart.New(hasClaim, toPayout, options)
+	return restatestart.New(
+		func(m *restatestart.Message[BetSettled]) bool { return m.Value.ClaimID != "" },
+		func(m *restatestart.Message[BetSettled]) (restatestart.Start, error) {
+			return restatestart.Start{
+				Workflow: workflow,
+				Key:      m.Value.ClaimID,
+				Input:    PayoutInput{BetID: m.Value.BetID, AmountCents: m.Value.AmountCents},
+			}, nil
+		},
+		options)
 }

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// promtool runs promtool, which is part of Prometheus. Where it is missing the test fails: `make tools` installs it.
+// promtool runs the tool of that name, which is part of Prometheus. The test fails if it is not installed.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	binary, err := exec.LookPath("promtool")
@@ -21,7 +21,6 @@ func promtool(t *testing.T, args ...string) {
 	require.NoError(t, err, "promtool %s\n%s", strings.Join(args, " "), output)
 }
 
-// alertRule is a rule of alerts.yml.
 type alertRule struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`
@@ -43,13 +42,13 @@ func alertRules(t *testing.T) []alertRule {
 	return file.Groups[0].Rules
 }
 
-func TestTheAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
+func TestTheAlertsFireOnlyWhenTheyShould(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "--lint-fatal", "alerts.yml")
 	promtool(t, "test", "rules", "alerts_test.yml")
 }
 
-func TestEveryAlertSaysWhatToDoAndIsTested(t *testing.T) {
+func TestEveryAlertDescribesWhatToDoAndIsTested(t *testing.T) {
 	t.Parallel()
 	tests, err := os.ReadFile("alerts_test.yml")
 	require.NoError(t, err)
@@ -57,12 +56,11 @@ func TestEveryAlertSaysWhatToDoAndIsTested(t *testing.T) {
 		assert.Contains(t, string(tests), `alertname="`+rule.Alert+`", alertstate="firing", severity="`+rule.Labels["severity"]+`"`)
 		assert.Contains(t, []string{"critical", "warning"}, rule.Labels["severity"], rule.Alert)
 		assert.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
-		assert.Regexp(t, "First look (at|whether)", rule.Annotations["description"], rule.Alert)
-		assert.Equal(t, "https://github.com/redisevents/restatestart#operating-it", rule.Annotations["runbook_url"], rule.Alert)
+		assert.Regexp(t, "First check", rule.Annotations["description"], rule.Alert)
+		assert.Equal(t, "https://github.com/redisevents/restatestart/blob/main/docs/operations.md#alerts", rule.Annotations["runbook_url"], rule.Alert)
 	}
 }
 
-// writeTemporary is a file with this text and the test's life.
 func writeTemporary(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -17,16 +17,16 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// telemetry is where the library's numbers and spans go. Nothing global is set: two services may run in one process.
+// telemetry holds the providers that the library gets. No global provider is set: two services may run in one process.
 type telemetry struct {
-	registry *prometheus.Registry // what /metrics shows
+	registry *prometheus.Registry // served at /metrics
 	metrics  *sdkmetric.MeterProvider
 	traces   trace.TracerProvider
-	exported *sdktrace.TracerProvider // nil with tracing off
+	exported *sdktrace.TracerProvider // nil when tracing is off
 }
 
 func newTelemetry(ctx context.Context, tracing bool) (*telemetry, error) {
-	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES come last and win.
+	// The environment comes last, so that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
 	service, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", serviceName)), resource.WithFromEnv())
 	if err != nil {
@@ -40,7 +40,7 @@ func newTelemetry(ctx context.Context, tracing bool) (*telemetry, error) {
 	}
 	t := &telemetry{
 		registry: registry,
-		// No views: the library's histograms bring buckets that fit what they measure.
+		// No views: the library's histograms come with suitable buckets.
 		metrics: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(service)),
 		traces:  noop.NewTracerProvider(),
 	}
@@ -55,7 +55,7 @@ func newTelemetry(ctx context.Context, tracing bool) (*telemetry, error) {
 	return t, nil
 }
 
-// shutdown sends the spans that are still here.
+// shutdown exports the remaining spans.
 func (t *telemetry) shutdown(ctx context.Context) error {
 	err := t.metrics.Shutdown(ctx)
 	if t.exported != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/redisevents/restatestart"
 )
 
-// config is what the flags say.
 type config struct {
 	redis      string
 	ingress    string
@@ -18,19 +17,19 @@ type config struct {
 	bets       int
 	partitions int
 	outage     time.Duration
-	run        string // names this run, so that runs on the same servers do not see each other
+	run        string // identifies this run, so that runs on the same servers do not interfere
 }
 
-// parse exits on flags it does not know, and on -help.
+// parse exits on unknown flags and on -help.
 func parse(args []string) (config, error) {
 	c := config{run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
 	flags := flag.NewFlagSet("quickstart", flag.ExitOnError)
-	flags.StringVar(&c.redis, "redis", "", "`address` of a Redis, such as localhost:6379 (default: one inside this process)")
-	flags.StringVar(&c.ingress, "ingress", "", "`URL` of a Restate ingress, such as http://localhost:8080 (default: one inside this process)")
+	flags.StringVar(&c.redis, "redis", "", "`address` of a Redis, such as localhost:6379 (default: a fake in this process)")
+	flags.StringVar(&c.ingress, "ingress", "", "`URL` of a Restate ingress, such as http://localhost:8080 (default: a fake in this process)")
 	flags.StringVar(&c.handler, "handler", restatestart.DefaultHandler, "`name` of the workflow's handler")
 	flags.IntVar(&c.bets, "n", 10_000, "how many bets to publish")
 	flags.IntVar(&c.partitions, "partitions", 4, "how many partitions the topic has")
-	flags.DurationVar(&c.outage, "outage", 5*time.Second, "how long the ingress is down, 0 for not at all")
+	flags.DurationVar(&c.outage, "outage", 5*time.Second, "how long the ingress is down, 0 for no outage")
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}
@@ -47,5 +46,5 @@ func parse(args []string) (config, error) {
 	return c, nil
 }
 
-// keyPrefix stands in front of every Redis key of this run.
+// keyPrefix is the prefix of this run's Redis keys.
 func (c config) keyPrefix() string { return "quickstart-" + c.run + ":" }

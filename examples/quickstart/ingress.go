@@ -9,24 +9,24 @@ import (
 	"github.com/redisevents/restatestart/restatetest"
 )
 
-// ingress is where workflows are started, and the witness of which ones were. A *restatetest.Server is one.
+// ingress starts workflows and knows which it started. A *restatetest.Server is one.
 type ingress interface {
 	URL() string
 	Client() *http.Client
 	Down()
 	Up()
-	StartedKeys(workflow string) []string
+	StartedKeys(workflow string) []string // sorted
 	Duplicates() int
 	Close()
 }
 
 const lostAnswers = 3
 
-// openIngress takes the ingress of the config, or one inside this process.
+// openIngress returns the ingress of the config, or a fake in this process.
 func openIngress(config config) ingress {
 	if config.ingress == "" {
 		server := restatetest.Start(restatetest.WithWorkflow(workflow, config.handler))
-		// Some answers get lost on their way back: those starts are sent again, and known by then.
+		// Some answers are lost: those starts are retried, and are duplicates then.
 		for n := range lostAnswers {
 			server.Script(claimID(config, n*claimEvery+claimEvery-1), restatetest.DropAfterAccept())
 		}
@@ -37,20 +37,20 @@ func openIngress(config config) ingress {
 	return &remoteIngress{url: config.ingress, transport: transport, started: map[string]bool{}}
 }
 
-// outage takes the ingress down for a while, in the middle of the publishing.
-func outage(ctx context.Context, duration time.Duration, ingress ingress, screen *screen) error {
+// outage takes the ingress down in the middle of the publishing.
+func outage(ctx context.Context, duration time.Duration, ingress ingress, progress *progress) error {
 	if duration == 0 {
 		return nil
 	}
 	if err := sleep(ctx, lead); err != nil {
 		return err
 	}
-	screen.eventf("the ingress goes down for %v", duration)
+	progress.eventf("the ingress goes down for %v", duration)
 	ingress.Down()
 	if err := sleep(ctx, duration); err != nil {
 		return err
 	}
-	screen.eventf("the ingress is up again")
+	progress.eventf("the ingress is up again")
 	ingress.Up()
 	return nil
 }

@@ -1,16 +1,17 @@
-// Quickstart shows what becomes of workflow starts while the Restate ingress is down: nothing is lost, nothing
-// runs twice, and no code of the service deals with it.
+// Quickstart shows what happens to workflow starts while the Restate ingress is down: nothing is lost, nothing runs twice, and
+// the service needs no code for it.
 //
 //	go run ./examples/quickstart
 //
 // needs nothing installed. It publishes 10 000 settled bets on a RedisEvents topic of 4 partitions, one in twenty of
 // them with a bonus claim, and starts a BonusPayout workflow for each claim. In the middle the ingress is down for 5 s.
-// The last line tells what came of it; the exit code is 0 when nothing was lost.
+// The last line has the totals; the exit code is 0 if nothing was lost.
 //
-// Flags put a real Redis (-redis) and a real Restate (-ingress) in the place of the doubles.
+// The flags -redis and -ingress replace the fakes by a real Redis and a real Restate.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,16 +25,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
-// BetSettled is what the topic carries.
+// BetSettled is a message of the topic.
 type BetSettled struct {
 	BetID       string `json:"betId"`
 	ClaimID     string `json:"claimId,omitempty"` // of the bonus that the bet earned; most bets earn none
 	AmountCents int64  `json:"amountCents"`
 }
 
-// PayoutInput is what the workflow gets.
+// PayoutInput is the workflow's input.
 type PayoutInput struct {
 	BetID       string `json:"betId"`
 	AmountCents int64  `json:"amountCents"`
@@ -45,8 +47,8 @@ const (
 	workflow     = "BonusPayout"
 )
 
-// newConsumer is all that a service has to write. The rest of this program is the outage and its audience.
-func newConsumer(rdb redis.UniversalClient, ingress ingress, config config) (*restatestart.Consumer[BetSettled], error) {
+// newConsumer is all that a service has to write. The rest of this program makes the outage and reports on it.
+func newConsumer(rdb redis.UniversalClient, ingress ingress, config config) (*redisstream.Consumer[BetSettled], error) {
 	starter, err := restatestart.New(
 		func(m *restatestart.Message[BetSettled]) bool { return m.Value.ClaimID != "" },
 		func(m *restatestart.Message[BetSettled]) (restatestart.Start, error) {
@@ -60,14 +62,14 @@ func newConsumer(rdb redis.UniversalClient, ingress ingress, config config) (*re
 			Ingress:    ingress.URL(),
 			Handler:    config.handler,
 			HTTPClient: ingress.Client(),
-			// Less patient than the defaults, so that the outage outlasts a start's own retries and the hold shows.
+			// Fewer attempts than the default, so that the outage outlasts the retries of a start and holds its partition.
 			MaxAttempts: 3,
 			RetryMin:    100 * time.Millisecond,
 		})
 	if err != nil {
 		return nil, err
 	}
-	return restatestart.NewConsumer(rdb, topic, restatestart.JSON[BetSettled], starter, restatestart.ConsumerOptions{
+	return redisstream.NewConsumer(rdb, redisstream.Topic(topic), redisstream.JSON[BetSettled], starter, redisstream.Options{
 		Consumer:  consumerName,
 		KeyPrefix: config.keyPrefix(),
 		HoldMin:   500 * time.Millisecond,
@@ -89,7 +91,6 @@ func main() {
 	}
 }
 
-// run is the demonstration from the first bet to the last line.
 func run(ctx context.Context, config config, out io.Writer) (err error) {
 	rdb, closeRedis, err := openRedis(ctx, config)
 	if err != nil {
@@ -103,27 +104,28 @@ func run(ctx context.Context, config config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	publisher := newPublisher(rdb, config)
+	publisher := &publisher{rdb: rdb, config: config}
 	if err := publisher.createTopic(ctx); err != nil {
 		return err
 	}
 
-	screen := newScreen(out)
-	screen.eventf("publishing %d bets on %d partitions; 1 in %d carries a claim, and is kept: it is worth a start", config.bets, config.partitions, claimEvery)
-	screen.eventf("Redis is %s, the Restate ingress is %s", orInside(config.redis), orInside(config.ingress))
-	watcher := newWatcher(consumer.Status, publisher, ingress, screen)
+	progress := newProgress(out)
+	progress.eventf("publishing %d bets on %d partitions; 1 in %d has a claim, and starts a workflow", config.bets, config.partitions, claimEvery)
+	progress.eventf("Redis: %s; Restate ingress: %s", cmp.Or(config.redis, "fake"), cmp.Or(config.ingress, "fake"))
+	watcher := &watcher{
+		status: consumer.Status, publisher: publisher, ingress: ingress, progress: progress, blocked: map[int]redisstream.Blocked{},
+	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	work, running := errgroup.WithContext(running)
 	work.Go(func() error { return consumer.Run(running) })
 	work.Go(func() error { return publisher.publish(running) })
-	work.Go(func() error { return outage(running, config.outage, ingress, screen) })
+	work.Go(func() error { return outage(running, config.outage, ingress, progress) })
 	work.Go(func() error {
-		defer stop() // when there is nothing left to see, the consumer is asked to stop
+		defer stop() // the consumer
 		return watcher.watch(running)
 	})
 	err = work.Wait()
-	screen.end()
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -131,21 +133,13 @@ func run(ctx context.Context, config config, out io.Writer) (err error) {
 		return err
 	}
 
-	result := judge(publisher, ingress, watcher)
+	result := watcher.result()
 	if err == nil && result.lost == 0 {
-		screen.eventf("every claim was started; %d holds of a partition ended by themselves; %d starts were sent twice, and known the second time",
-			result.blocked, result.duplicates)
+		progress.eventf("every claim was started; %d holds recovered; %d starts were sent twice and ran once", result.blocked, result.duplicates)
 	}
 	fmt.Fprintln(out, result)
 	if err == nil && result.lost > 0 {
 		err = fmt.Errorf("%d starts were lost", result.lost)
 	}
 	return err
-}
-
-func orInside(address string) string {
-	if address == "" {
-		return "a double inside this process"
-	}
-	return address
 }

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	lead       = time.Second // of publishing before the outage, and after it
-	claimEvery = 20          // one bet in so many carries a claim
+	lead       = time.Second // publishing time before the outage, and after it
+	claimEvery = 20          // one bet in this many has a claim
 	tick       = 20 * time.Millisecond
-	pipeline   = 500 // bets sent in one go
+	pipeline   = 500 // bets per round trip
 )
 
-// publisher writes bets as a RedisEvents producer does, and keeps which claims it wrote.
+// publisher writes bets as a RedisEvents producer does, and records their claims.
 type publisher struct {
 	rdb    redis.UniversalClient
 	config config
@@ -27,11 +27,7 @@ type publisher struct {
 	claims    []string
 }
 
-func newPublisher(rdb redis.UniversalClient, config config) *publisher {
-	return &publisher{rdb: rdb, config: config}
-}
-
-// createTopic records how many partitions the topic has, unless somebody did before.
+// createTopic records the topic's number of partitions, unless it exists.
 func (p *publisher) createTopic(ctx context.Context) error {
 	_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.HSetNX(ctx, metaKey(p.config), "partitions", p.config.partitions)
@@ -44,7 +40,7 @@ func (p *publisher) createTopic(ctx context.Context) error {
 	return nil
 }
 
-// publish spreads the bets evenly over the outage and the time around it.
+// publish spreads the bets evenly over the time before, during and after the outage.
 func (p *publisher) publish(ctx context.Context) error {
 	begin, duration := time.Now(), lead+p.config.outage+lead
 	for sent := 0; ; {
@@ -65,7 +61,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 }
 
-// send publishes the bets from the first number up to the last, that one excluded.
+// send publishes the bets numbered from first up to, but not including, last.
 func (p *publisher) send(ctx context.Context, first, last int) error {
 	_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for number := first; number < last; number++ {
@@ -75,9 +71,9 @@ func (p *publisher) send(ctx context.Context, first, last int) error {
 				return err
 			}
 			if bet.ClaimID != "" {
-				p.keep(bet.ClaimID)
+				p.addClaim(bet.ClaimID)
 			}
-			// The entries of one account stand in one partition, in order. RedisEvents finds it by a hash of the key.
+			// All entries of an account go to one partition, in order. RedisEvents chooses it by a hash of the key.
 			account := number / claimEvery
 			pipe.XAdd(ctx, &redis.XAddArgs{
 				Stream: streamKey(p.config, account%p.config.partitions),
@@ -95,8 +91,8 @@ func (p *publisher) send(ctx context.Context, first, last int) error {
 	return nil
 }
 
-// keep notes a claim before it is published: once it is, its workflow may start at any moment.
-func (p *publisher) keep(claim string) {
+// addClaim is called before the claim is published: its workflow may start at any moment after.
+func (p *publisher) addClaim(claim string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims = append(p.claims, claim)
@@ -110,17 +106,17 @@ func (p *publisher) bet(number int) BetSettled {
 	return bet
 }
 
-// claimID differs from run to run: Restate remembers keys beyond one.
+// claimID differs from run to run: Restate remembers keys from earlier runs.
 func claimID(config config, number int) string { return fmt.Sprintf("claim-%s-%d", config.run, number) }
 
-// counts is how many bets were published so far, and how many claims were kept for them.
-func (p *publisher) counts() (published, kept int) {
+// counts returns the number of bets published so far, and of claims among them.
+func (p *publisher) counts() (published, claims int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.published, len(p.claims)
 }
 
-// sleep waits, or returns the context's error when that ends first.
+// sleep returns ctx's error if that is cancelled first.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -10,18 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// openRedis connects to the Redis of the config, or to one inside this process. What it returns to close removes
-// this run's keys first.
+// openRedis connects to the Redis of the config, or to a fake in this process. The returned function deletes this run's keys
+// and closes the client.
 func openRedis(ctx context.Context, config config) (*redis.Client, func() error, error) {
 	addr, shutdown := config.redis, func() {}
 	if addr == "" {
 		server := miniredis.NewMiniRedis()
 		if err := server.Start(); err != nil {
-			return nil, nil, fmt.Errorf("start a Redis in this process: %w", err)
+			return nil, nil, fmt.Errorf("start a fake Redis: %w", err)
 		}
 		addr, shutdown = server.Addr(), server.Close
 	}
-	// The consumer holds a connection for each partition and one more; the publisher uses another.
+	// The consumer uses a connection for each partition and one more, the publisher another.
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: config.partitions + 2})
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		err = errors.Join(err, rdb.Close())
@@ -34,7 +34,7 @@ func openRedis(ctx context.Context, config config) (*redis.Client, func() error,
 	}, nil
 }
 
-// removeKeys does its work after an interruption too.
+// removeKeys works after ctx was cancelled, too.
 func removeKeys(ctx context.Context, rdb *redis.Client, config config) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -48,7 +48,7 @@ func removeKeys(ctx context.Context, rdb *redis.Client, config config) error {
 	return nil
 }
 
-// The keys of a RedisEvents topic. The braces are part of them: in a cluster they keep a topic in one place.
+// The keys of a RedisEvents topic. The braces are a hash tag: in a cluster they keep a topic in one slot.
 
 func streamKey(config config, partition int) string {
 	return fmt.Sprintf("%ss:{%s}:%d", config.keyPrefix(), topic, partition)

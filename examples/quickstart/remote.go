@@ -14,16 +14,16 @@ import (
 	"syscall"
 )
 
-// remoteIngress is a Restate that cannot be taken down, nor asked what it started. Its client plays both parts: it
-// refuses to connect while "down", and keeps what the ingress answered.
+// remoteIngress is a real Restate, which this program can neither take down nor ask what it started. Its client does both: it
+// refuses to connect while "down", and records the ingress's answers.
 type remoteIngress struct {
 	url       string
 	transport *http.Transport
 
 	mu         sync.Mutex
 	down       bool
-	started    map[string]bool // keys answered 202
-	duplicates int             // answers that a key had been started before
+	started    map[string]bool // keys whose start was answered 202
+	duplicates int             // answers for a key that had been started before
 }
 
 func (i *remoteIngress) URL() string          { return i.url }
@@ -50,7 +50,7 @@ func (i *remoteIngress) Duplicates() int {
 	return i.duplicates
 }
 
-// RoundTrip posts a start, unless the ingress is "down", and notes the answer.
+// RoundTrip posts a start, unless the ingress is "down", and records the answer.
 func (i *remoteIngress) RoundTrip(request *http.Request) (*http.Response, error) {
 	i.mu.Lock()
 	down := i.down
@@ -66,23 +66,23 @@ func (i *remoteIngress) RoundTrip(request *http.Request) (*http.Response, error)
 		return response, err
 	}
 	body, err := io.ReadAll(response.Body)
-	_ = response.Body.Close() // it was read to its end, or the error says why not
+	_ = response.Body.Close()
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
-	i.note(request.URL.Path, body)
+	i.record(request.URL.Path, body)
 	return response, nil
 }
 
-// note counts an answer 202 to a POST of …/{workflow}/{key}/{handler}/send.
-func (i *remoteIngress) note(path string, body []byte) {
+// record counts an answer 202 to a POST of …/{workflow}/{key}/{handler}/send.
+func (i *remoteIngress) record(path string, body []byte) {
 	var answer struct {
 		Status string `json:"status"`
 	}
 	segments := strings.Split(path, "/")
 	if json.Unmarshal(body, &answer) != nil || len(segments) < 4 {
-		return // no answer of Restate's
+		return // not an answer of Restate
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

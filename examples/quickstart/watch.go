@@ -4,85 +4,100 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 const (
-	look     = 50 * time.Millisecond
-	patience = 30 * time.Second // beyond which nothing will move any more
+	pollInterval = 50 * time.Millisecond
+	patience     = 30 * time.Second // without any progress, beside the outage
 )
 
-var errStuck = errors.New("not finished, and nothing moves any more")
+var errStuck = errors.New("not finished, and no progress any more")
 
-// watcher tells what the consumer's Status shows, and notices the end.
+// watcher reports the consumer's holds, and notices the end.
 type watcher struct {
-	status    func() restatestart.Status
+	status    func() redisstream.Status
 	publisher *publisher
 	ingress   ingress
-	screen    *screen
+	progress  *progress
 
-	blocked map[int]restatestart.Blocked // by partition, those that are held now
-	holds   int                          // how many there were in all
+	blocked map[int]redisstream.Blocked // by partition, those held now
+	holds   int                         // of all partitions, so far
 }
 
-func newWatcher(status func() restatestart.Status, publisher *publisher, ingress ingress, screen *screen) *watcher {
-	return &watcher{
-		status: status, publisher: publisher, ingress: ingress, screen: screen,
-		blocked: map[int]restatestart.Blocked{},
-	}
-}
-
-// watch returns nil when every bet is published and the consumer's positions are behind all of them.
+// watch returns nil when every bet is published and processed.
 func (w *watcher) watch(ctx context.Context) error {
-	moved, before := time.Now(), int64(-1)
+	advanced, before := time.Now(), int64(-1)
 	for {
-		var passed int64
+		var processed int64
 		for _, partition := range w.status().Partitions {
-			passed += partition.Passed
-			w.see(partition)
+			processed += partition.Processed
+			w.observe(partition)
 		}
-		started := len(w.ingress.StartedKeys(workflow)) // first, so that it is not ahead of what was kept
-		published, kept := w.publisher.counts()
-		w.screen.progressf("published %d  kept %d  started %d  blocked partitions %d", published, kept, started, len(w.blocked))
+		started := len(w.ingress.StartedKeys(workflow)) // first, so that it does not exceed the number of claims
+		published, claims := w.publisher.counts()
+		w.progress.reportf("published %d  claims %d  started %d  blocked partitions %d", published, claims, started, len(w.blocked))
 
-		switch now := int64(published+started) + passed; {
-		case published == w.publisher.config.bets && passed == int64(published):
+		switch now := int64(published+started) + processed; {
+		case published == w.publisher.config.bets && processed == int64(published):
 			return nil
 		case now != before:
-			moved, before = time.Now(), now
-		case time.Since(moved) > patience+w.publisher.config.outage:
+			advanced, before = time.Now(), now
+		case time.Since(advanced) > patience+w.publisher.config.outage:
 			return errStuck
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := sleep(ctx, pollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// see notices when a partition begins to be held, and when that is over.
-func (w *watcher) see(partition restatestart.PartitionStatus) {
-	number, before := partition.Partition, w.blocked[partition.Partition]
-	now := partition.Blocked
-	if !before.Since.IsZero() && (now == nil || now.Since != before.Since) {
+// observe reports the begin and the end of a hold.
+func (w *watcher) observe(partition redisstream.PartitionStatus) {
+	number, now := partition.Partition, partition.Blocked
+	before, held := w.blocked[number]
+	if held && (now == nil || now.Since != before.Since) {
 		delete(w.blocked, number)
-		w.screen.eventf("partition %d goes on, after %v", number, time.Since(before.Since).Round(look))
+		w.progress.eventf("partition %d resumed after %v", number, time.Since(before.Since).Round(pollInterval))
 	}
 	if now == nil {
 		return
 	}
-	if now.Since != before.Since {
+	if !held || now.Since != before.Since {
 		w.holds++
-		w.screen.eventf("partition %d blocked at %s: %s", number, partition.Position, reason(*now))
+		w.progress.eventf("partition %d blocked at %s: %s", number, partition.Position, reason(*now))
 	}
 	w.blocked[number] = *now
 }
 
-// reason is the first failed start, and how many there are beside it.
-func reason(blocked restatestart.Blocked) string {
+// reason is the first failed start and the number of others.
+func reason(blocked redisstream.Blocked) string {
 	if len(blocked.Failed) < 2 {
 		return blocked.Error
 	}
 	return fmt.Sprintf("%s, and %d more", blocked.Failed[0], len(blocked.Failed)-1)
+}
+
+// result is the outcome of a run.
+type result struct{ published, claims, started, duplicates, blocked, lost int }
+
+// result compares what was published with what the ingress started. The consumer is not asked: it is what is tested.
+func (w *watcher) result() result {
+	published, claims := w.publisher.counts()
+	started := w.ingress.StartedKeys(workflow)
+	r := result{published: published, claims: claims, started: len(started), duplicates: w.ingress.Duplicates(), blocked: w.holds}
+	for _, claim := range w.publisher.claims {
+		if _, found := slices.BinarySearch(started, claim); !found {
+			r.lost++
+		}
+	}
+	return r
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("published=%d claims=%d started=%d duplicates=%d blocked=%d lost=%d",
+		r.published, r.claims, r.started, r.duplicates, r.blocked, r.lost)
 }

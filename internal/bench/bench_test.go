@@ -60,7 +60,7 @@ func TestFlatnessIsTheDearestOverTheCheapest(t *testing.T) {
 		}
 		return figures
 	}
-	d := duel{order: []string{"a", "b"}, figures: map[string][]contender.Figures{"a": costs(10, 10, 40), "b": costs(20, 10, 10)}}
+	d := comparison{order: []string{"a", "b"}, figures: map[string][]contender.Figures{"a": costs(10, 10, 40), "b": costs(20, 10, 10)}}
 	assert.Equal(t, report.Spread{Value: 1, Min: 1, Max: 4}, d.flatness(cpu))
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/redisevents/restatestart/internal/e2e/servers"
 )
 
-// describe tells what is measured, on what, and how.
+// describe says what is measured, on what, and how.
 func (b *bench) describe(ctx context.Context) []string {
 	head := []string{
 		fmt.Sprintf("%s, %d cores, %s/%s; load %s before the run", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, load()),
@@ -26,7 +26,7 @@ func (b *bench) describe(ctx context.Context) []string {
 	return head
 }
 
-// processor is the model's name, where the system tells it.
+// processor is the model's name, where the system says.
 func processor() string {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {

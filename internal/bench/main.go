@@ -140,7 +140,7 @@ func (b *bench) messages(usual, multiple int) int {
 	return max(1, int(math.Round(float64(usual)*b.scale/float64(multiple)))) * multiple
 }
 
-// progress tells what is going on, apart from the table.
+// progress prints what is running, to stderr.
 func (b *bench) progressf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // fileName makes a part of a file's name of a label.

@@ -15,7 +15,7 @@ import (
 // handle counts allocations, exactly, of one batch over and over.
 func (b *bench) handle(ctx context.Context) error {
 	const name = "handle"
-	d, err := b.fight(ctx, name, nowhere{}, entrant{contender.Handle, contender.Task{Name: contender.Handle}})
+	d, err := b.compare(ctx, name, nowhere{}, contestant{contender.Handle, contender.Task{Name: contender.Handle}})
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (b *bench) handle(ctx context.Context) error {
 	return nil
 }
 
-// heap looks at what is held while nothing can be started. One run is enough: its time is virtual.
+// heap measures the memory held while nothing can be started. One run is enough: its time is virtual.
 func (b *bench) heap(ctx context.Context) (err error) {
 	const name, shortest = "heap", 10 * time.Minute
 	process, err := child.Start(roleBlocked, name)

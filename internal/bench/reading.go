@@ -27,17 +27,17 @@ func (b *bench) filter(ctx context.Context, partitions int) error {
 	if err := fill(ctx, b.redis.Client(), topic, partitions, task.Messages, false); err != nil {
 		return err
 	}
-	entrants := []entrant{of(contender.Ours, task), of(contender.ReadLimit, task)}
+	contestants := []contestant{of(contender.Ours, task), of(contender.ReadLimit, task)}
 	many := contender.ReadLimit + ", a loop each"
 	if partitions > 1 {
 		for _, name := range []string{contender.Ours, contender.ReadLimit} {
 			task.Name, task.Heap = name, serviceHeap
-			entrants = append(entrants, entrant{name + likeAService, task})
+			contestants = append(contestants, contestant{name + likeAService, task})
 		}
 		task.Loops, task.Heap = partitions, 0
-		entrants = append(entrants, entrant{many, task})
+		contestants = append(contestants, contestant{many, task})
 	}
-	d, err := b.fight(ctx, name, nowhere{}, entrants...)
+	d, err := b.compare(ctx, name, nowhere{}, contestants...)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (b *bench) types(ctx context.Context) error {
 	}
 	wanted := task
 	wanted.Types = []string{contender.Wanted}
-	d, err := b.fight(ctx, name, nowhere{}, of(contender.Ours, wanted), of(contender.ReadLimit, task))
+	d, err := b.compare(ctx, name, nowhere{}, of(contender.Ours, wanted), of(contender.ReadLimit, task))
 	if err != nil {
 		return err
 	}
@@ -77,50 +77,50 @@ func (b *bench) types(ctx context.Context) error {
 
 // entries measures whether a message costs more where there are more of them.
 func (b *bench) entries(ctx context.Context) error {
-	var entrants []entrant
+	var contestants []contestant
 	for _, usual := range []int{10_000, 100_000, 1_000_000} {
 		count := b.messages(usual, 1)
 		task := contender.Task{
 			Topic: fmt.Sprintf("entries-%d", count), Partitions: 1, Messages: count, Passes: max(1, b.messages(entriesMessages, 1)/count),
 		}
-		entrants = append(entrants, entrant{fmt.Sprintf("ours, %d entries", count), task})
+		contestants = append(contestants, contestant{fmt.Sprintf("ours, %d entries", count), task})
 	}
-	return b.flat(ctx, "entries", "CPU per message at 10⁴, 10⁵, 10⁶ entries: the dearest over the cheapest", entrants)
+	return b.flat(ctx, "entries", "CPU per message at 10⁴, 10⁵, 10⁶ entries: the dearest over the cheapest", contestants)
 }
 
 // partitions measures whether a message costs more where there are more partitions.
 func (b *bench) partitions(ctx context.Context) error {
 	const most = 64
-	var entrants []entrant
+	var contestants []contestant
 	for _, partitions := range []int{1, 4, 16, most} {
 		task := contender.Task{
 			Topic: fmt.Sprintf("partitions-%d", partitions), Partitions: partitions, Messages: b.messages(partitionMessages, most),
 		}
-		entrants = append(entrants, entrant{fmt.Sprintf("ours, partitions: %d", partitions), task})
+		contestants = append(contestants, contestant{fmt.Sprintf("ours, partitions: %d", partitions), task})
 	}
-	return b.flat(ctx, "partitions", "CPU per message at 1, 4, 16, 64 partitions: the dearest over the cheapest", entrants)
+	return b.flat(ctx, "partitions", "CPU per message at 1, 4, 16, 64 partitions: the dearest over the cheapest", contestants)
 }
 
 // flat compares the library with itself: in processes that hold next to nothing, whose collectors are never done, and
 // in some like services.
-func (b *bench) flat(ctx context.Context, name, what string, entrants []entrant) error {
-	for i := range entrants {
-		task := &entrants[i].task
+func (b *bench) flat(ctx context.Context, name, what string, contestants []contestant) error {
+	for i := range contestants {
+		task := &contestants[i].task
 		task.Name = contender.Ours
 		if err := fill(ctx, b.redis.Client(), task.Topic, task.Partitions, task.Messages, false); err != nil {
 			return err
 		}
 	}
-	d, err := b.fight(ctx, name, nowhere{}, entrants...)
+	d, err := b.compare(ctx, name, nowhere{}, contestants...)
 	if err != nil {
 		return err
 	}
 	b.add(name, what, report.AtMost(1.15), d.flatness(cpu), "")
-	for i := range entrants {
-		entrants[i].task.Heap = serviceHeap
-		entrants[i].label += "," + likeAService
+	for i := range contestants {
+		contestants[i].task.Heap = serviceHeap
+		contestants[i].label += "," + likeAService
 	}
-	if d, err = b.fight(ctx, name+"-64MiB", nowhere{}, entrants...); err != nil {
+	if d, err = b.compare(ctx, name+"-64MiB", nowhere{}, contestants...); err != nil {
 		return err
 	}
 	b.add(name, what+","+likeAService, report.Target{}, d.flatness(cpu), "")
@@ -136,7 +136,7 @@ func (b *bench) latency(ctx context.Context) error {
 	if err := fill(ctx, b.redis.Client(), topic, latencyPartitions, latencyPartitions, false); err != nil {
 		return err
 	}
-	d, err := b.fight(ctx, name, nowhere{}, entrant{contender.Latency, task})
+	d, err := b.compare(ctx, name, nowhere{}, contestant{contender.Latency, task})
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ const (
 	nullMessages      = 20_000
 	realMessages      = 6_000
 	watermillMessages = 4_000 // it is that much slower, and counts a message too
-	watermillAt       = 32    // one parallelism is enough: it heeds none
+	watermillAt       = 32    // one parallelism is enough: it ignores it
 	realDelay         = time.Hour
 )
 
@@ -38,15 +38,15 @@ func (b *bench) null(ctx context.Context, parallelism int) (err error) {
 	if err := fill(ctx, b.redis.Client(), topic, startPartitions, task.Messages, false); err != nil {
 		return err
 	}
-	entrants := []entrant{of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task), inLargeBatches(task)}
+	contestants := []contestant{of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task), inLargeBatches(task)}
 	if parallelism == watermillAt {
 		watermills, err := b.watermills(ctx, task)
 		if err != nil {
 			return err
 		}
-		entrants = append(entrants, watermills...)
+		contestants = append(contestants, watermills...)
 	}
-	d, err := b.fight(ctx, name, to, entrants...)
+	d, err := b.compare(ctx, name, to, contestants...)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (b *bench) null(ctx context.Context, parallelism int) (err error) {
 const manyTopics = contender.Watermill + ", a topic for each partition"
 
 // watermills are watermill with one topic, as its documentation has it, which knows no partitions, and with several.
-func (b *bench) watermills(ctx context.Context, task contender.Task) ([]entrant, error) {
+func (b *bench) watermills(ctx context.Context, task contender.Task) ([]contestant, error) {
 	task.Name, task.Messages = contender.Watermill, b.messages(watermillMessages, startPartitions)
 	one, many := task, task
 	one.Topic, one.Partitions = "watermill", 1
@@ -78,7 +78,7 @@ func (b *bench) watermills(ctx context.Context, task contender.Task) ([]entrant,
 			return nil, err
 		}
 	}
-	return []entrant{{contender.Watermill, one}, {manyTopics, many}}, nil
+	return []contestant{{contender.Watermill, one}, {manyTopics, many}}, nil
 }
 
 // real compares them on a restate-server, one for each parallelism: what the others have started is a burden to it. It
@@ -99,7 +99,7 @@ func (b *bench) real(ctx context.Context, parallelism int) (err error) {
 	if err := fill(ctx, b.redis.Client(), topic, startPartitions, task.Messages, false); err != nil {
 		return err
 	}
-	d, err := b.fight(ctx, name, to, of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task), inLargeBatches(task))
+	d, err := b.compare(ctx, name, to, of(contender.Limit, task), of(contender.Ours, task), of(contender.ByHand, task), inLargeBatches(task))
 	if err != nil {
 		return err
 	}
@@ -116,13 +116,13 @@ const (
 	largeBatches = contender.Ours + " in batches of 800"
 )
 
-func inLargeBatches(task contender.Task) entrant {
+func inLargeBatches(task contender.Task) contestant {
 	task.Name, task.Batch = contender.Ours, largeBatch
-	return entrant{largeBatches, task}
+	return contestant{largeBatches, task}
 }
 
 // of is a contender under its own name.
-func of(name string, task contender.Task) entrant {
+func of(name string, task contender.Task) contestant {
 	task.Name = name
-	return entrant{label: name, task: task}
+	return contestant{label: name, task: task}
 }

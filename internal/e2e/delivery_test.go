@@ -15,6 +15,8 @@ import (
 	"github.com/redisevents/restatestart/internal/e2e/payout"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
 	"github.com/redisevents/restatestart/internal/wire"
+	"github.com/redisevents/restatestart/preflight"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 func TestTwentyThousandMessagesStartTwoThousandPayoutsOnce(t *testing.T) { //nolint:paralleltest // it uses the whole machine
@@ -25,7 +27,7 @@ func TestTwentyThousandMessagesStartTwoThousandPayoutsOnce(t *testing.T) { //nol
 	const messages, every = 20_000, 10
 	all := settled(messages, every)
 	began := time.Now()
-	consumer := run(t, connect(t, server), bets, starter, restatestart.ConsumerOptions{})
+	consumer := run(t, connect(t, server), bets, starter, redisstream.Options{})
 	bets.Publish(t, all)
 	ingress.AwaitAccepted(t, messages/every)
 	accepted := time.Since(began)
@@ -34,7 +36,7 @@ func TestTwentyThousandMessagesStartTwoThousandPayoutsOnce(t *testing.T) { //nol
 
 	processed := int64(0)
 	for _, partition := range consumer.Status().Partitions {
-		processed += partition.Passed
+		processed += partition.Processed
 	}
 	assert.EqualValues(t, messages, processed)
 	assert.Equal(t, kit.Counts{Accepted: messages / every}, ingress.Counts(), "nothing was posted twice")
@@ -70,9 +72,9 @@ func TestAWorkflowThatIsRegisteredLateHoldsItsPartitionOnly(t *testing.T) {
 		}
 	}
 	lateKey := fmt.Sprintf("c-%d-%d", held, lateAt)
-	consumer := run(t, connect(t, server), bets, starter, restatestart.ConsumerOptions{
-		BatchSize: batch, Preflight: &restatestart.Preflight{
-			AdminURL: restate.Admin(), Workflows: []restatestart.PreflightWorkflow{{Name: payout.Workflow}, {Name: lateWorkflow}},
+	consumer := run(t, connect(t, server), bets, starter, redisstream.Options{
+		BatchSize: batch, Preflight: &preflight.Options{
+			AdminURL: restate.Admin(), Workflows: []preflight.Workflow{{Name: payout.Workflow}, {Name: lateWorkflow}},
 		},
 	})
 	awaitCompleted(t, restate, payout.Workflow, len(atOnce))
@@ -81,16 +83,16 @@ func TestAWorkflowThatIsRegisteredLateHoldsItsPartitionOnly(t *testing.T) {
 	kit.Sleep(t.Context(), time.Until(began.Add(5*time.Second)))
 
 	status := consumer.Status()
-	assert.Equal(t, restatestart.PreflightTrouble, status.Preflight.State)
+	assert.Equal(t, redisstream.PreflightFailed, status.Preflight.State)
 	require.Len(t, status.Preflight.Findings, 1)
-	assert.Equal(t, restatestart.PreflightUnknownWorkflow, status.Preflight.Findings[0].Code)
+	assert.Equal(t, preflight.UnknownWorkflow, status.Preflight.Findings[0].Code)
 	for _, partition := range status.Partitions {
 		if partition.Partition == held {
-			assert.Equal(t, restatestart.StateBlocked, partition.State)
-			assert.EqualValues(t, lateAt/batch*batch, partition.Passed, "its position is before the batch")
+			assert.Equal(t, redisstream.StateBlocked, partition.State)
+			assert.EqualValues(t, lateAt/batch*batch, partition.Processed, "its position is before the batch")
 		} else {
-			assert.Equal(t, restatestart.StateIdle, partition.State)
-			assert.EqualValues(t, perPartition, partition.Passed)
+			assert.Equal(t, redisstream.StateIdle, partition.State)
+			assert.EqualValues(t, perPartition, partition.Processed)
 		}
 	}
 	blocked := consumer.blocked(held)
@@ -110,7 +112,7 @@ func TestAWorkflowThatIsRegisteredLateHoldsItsPartitionOnly(t *testing.T) {
 	assertStartedOnce(t, bets, restate, lateWorkflow, late, []string{lateKey})
 	assert.Nil(t, consumer.blocked(held))
 	assert.Zero(t, ingress.Counts().Repeated, "what was accepted is not posted again")
-	kit.Await(t, func() bool { return consumer.Status().Preflight.State == restatestart.PreflightPassed }, "the preflight passed")
+	kit.Await(t, func() bool { return consumer.Status().Preflight.State == redisstream.PreflightPassed }, "the preflight passed")
 	t.Logf("%d messages, all kept, in %.1f s: %s", bets.Partitions*perPartition, time.Since(began).Seconds(), ingress.Counts())
 }
 
@@ -121,7 +123,7 @@ func TestPartitionsThatAreAddedAreReadWithTheSmallestPool(t *testing.T) {
 	options := kit.ClientOptions(server.Addr())
 	options.PoolSize = grown + 1 // the least that Run accepts
 	seen := &handled{}
-	run(t, kit.Connect(t, options), bets, seen, restatestart.ConsumerOptions{})
+	run(t, kit.Connect(t, options), bets, seen, redisstream.Options{})
 	bets.Publish(t, settled(messages, 1))
 	seen.await(t, messages)
 
@@ -138,7 +140,7 @@ func TestANewEntryDoesNotWaitForTheEndOfARead(t *testing.T) {
 	t.Parallel()
 	server, bets := newBets(t, 2, noFsync)
 	seen := &handled{}
-	consumer := run(t, connect(t, server), bets, seen, restatestart.ConsumerOptions{})
+	consumer := run(t, connect(t, server), bets, seen, redisstream.Options{})
 	const samples, pause, target = 20, 130 * time.Millisecond, 50 * time.Millisecond
 	took := make([]time.Duration, 0, samples)
 	for n := range samples {
@@ -151,7 +153,7 @@ func TestANewEntryDoesNotWaitForTheEndOfARead(t *testing.T) {
 	}
 	slices.Sort(took)
 	// Loose, for a busy machine: a read that waits for its end takes far longer.
-	assert.Less(t, took[samples/2], restatestart.DefaultBlock/2)
+	assert.Less(t, took[samples/2], redisstream.DefaultBlock/2)
 	t.Logf("%d messages: median %s, longest %s (target %s)", samples, took[samples/2], took[samples-1], target)
 }
 
@@ -162,7 +164,7 @@ func TestAPositionLostByAFailoverIsWrittenAgain(t *testing.T) {
 	consumed := kit.NewTopic(t, p.primary.Client(), "bets_settled", 1)
 	promoted := &kit.Topic{Keys: consumed.Keys, Client: p.replica.Client(), Partitions: 1}
 	seen := &handled{}
-	consumer := run(t, p.client, consumed, seen, restatestart.ConsumerOptions{PersistInterval: 2 * time.Second, HoldMin: 50 * time.Millisecond})
+	consumer := run(t, p.client, consumed, seen, redisstream.Options{PersistInterval: 2 * time.Second, HoldMin: 50 * time.Millisecond})
 	id := consumed.Add(t, 0, kit.Bet{ID: "first"})
 	seen.await(t, 1)
 	kit.Await(t, func() bool { last, _ := promoted.Last(t.Context(), 0); return last == id })

@@ -21,6 +21,7 @@ import (
 	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/payout"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 func TestMain(m *testing.M) { kit.Main(m, runService) }
@@ -172,7 +173,7 @@ func (l *errorLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 // running is a Consumer whose Run is under way.
 type running struct {
-	*restatestart.Consumer[kit.Bet]
+	*redisstream.Consumer[kit.Bet]
 
 	cancel context.CancelFunc
 	ended  chan struct{} // closed once Run returned; err may be read then
@@ -182,14 +183,14 @@ type running struct {
 
 // run starts a Consumer that is stopped with the test, if not before.
 func run(
-	t *testing.T, client redis.UniversalClient, bets *kit.Topic, handler restatestart.Handler[kit.Bet], options restatestart.ConsumerOptions,
+	t *testing.T, client redis.UniversalClient, bets *kit.Topic, handler redisstream.Handler[kit.Bet], options redisstream.Options,
 ) *running {
 	t.Helper()
 	options.Consumer = kit.ConsumerName
 	if options.Logger == nil {
 		options.Logger = slog.New(newErrorLog(t))
 	}
-	consumer, err := restatestart.NewConsumer(client, bets.Topic, restatestart.JSON[kit.Bet], handler, options)
+	consumer, err := redisstream.NewConsumer(client, redisstream.Topic(bets.Topic), redisstream.JSON[kit.Bet], handler, options)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{Consumer: consumer, cancel: cancel, ended: make(chan struct{})}
@@ -231,7 +232,7 @@ func (r *running) alive() bool {
 }
 
 // blocked returns what holds a partition, nil when nothing does.
-func (r *running) blocked(partition int) *restatestart.Blocked {
+func (r *running) blocked(partition int) *redisstream.Blocked {
 	for _, status := range r.Status().Partitions {
 		if status.Partition == partition {
 			return status.Blocked
@@ -240,9 +241,9 @@ func (r *running) blocked(partition int) *restatestart.Blocked {
 	return nil
 }
 
-func (r *running) awaitBlocked(t *testing.T, partition int) *restatestart.Blocked {
+func (r *running) awaitBlocked(t *testing.T, partition int) *redisstream.Blocked {
 	t.Helper()
-	var blocked *restatestart.Blocked
+	var blocked *redisstream.Blocked
 	kit.Await(t, func() bool {
 		blocked = r.blocked(partition)
 		return blocked != nil
@@ -255,7 +256,7 @@ func (r *running) awaitIdle(t *testing.T, partitions int) {
 	kit.Await(t, func() bool {
 		idle := 0
 		for _, status := range r.Status().Partitions {
-			if status.State == restatestart.StateIdle {
+			if status.State == redisstream.StateIdle {
 				idle++
 			}
 		}

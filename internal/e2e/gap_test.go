@@ -13,17 +13,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/internal/e2e/kit"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 // gapLog is an OnGap that records the gaps.
 type gapLog struct {
 	mu   sync.Mutex
-	gaps []restatestart.Gap
+	gaps []redisstream.Gap
 }
 
-func (l *gapLog) onGap(_ context.Context, gap restatestart.Gap) {
+func (l *gapLog) onGap(_ context.Context, gap redisstream.Gap) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gaps = append(l.gaps, gap)
@@ -69,7 +69,7 @@ type gapEnv struct {
 	reader   redis.UniversalClient
 	handler  *handled
 	gaps     *gapLog
-	options  restatestart.ConsumerOptions
+	options  redisstream.Options
 	consumer *running
 	ids      [][]string // of each partition
 }
@@ -77,7 +77,7 @@ type gapEnv struct {
 func newGapEnv(t *testing.T, bets *kit.Topic, reader redis.UniversalClient) *gapEnv {
 	t.Helper()
 	g := &gapEnv{t: t, Topic: bets, reader: reader, handler: &handled{}, gaps: &gapLog{}, ids: make([][]string, bets.Partitions)}
-	g.options = restatestart.ConsumerOptions{
+	g.options = redisstream.Options{
 		BatchSize: 5, ReadAhead: 2, HoldMin: 10 * time.Millisecond, HoldMax: 100 * time.Millisecond, PersistInterval: 50 * time.Millisecond,
 		OnGap: g.gaps.onGap,
 	}
@@ -238,7 +238,7 @@ func TestC9AGapHoldsUntilAReset(t *testing.T) {
 	server, bets := newBets(t, 1, noFsync)
 	g := newGapEnv(t, bets, connect(t, server))
 	g.consumer.stop(t)
-	g.options.Gaps = restatestart.GapHold
+	g.options.Gaps = redisstream.GapHold
 	g.add(10)
 	require.NoError(t, bets.Client.XTrimMaxLen(t.Context(), g.Stream(0), 4).Err())
 	g.start()

@@ -16,13 +16,15 @@ import (
 	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/payout"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
+	"github.com/redisevents/restatestart/redisstream"
+	"github.com/redisevents/restatestart/redisstream/admin"
 )
 
 // parkedEntries lists what is parked.
-func parkedEntries(t *testing.T, consumer *running) []restatestart.ParkedEntry {
+func parkedEntries(t *testing.T, operator *admin.Client) []admin.ParkedEntry {
 	t.Helper()
 	const all = 10_000
-	list, err := consumer.Parked(t.Context(), restatestart.ParkedPage{Limit: all})
+	list, err := operator.Parked(t.Context(), admin.ParkedPage{Limit: all})
 	require.NoError(t, err)
 	return list
 }
@@ -34,8 +36,8 @@ func TestKillsOfRedisWhileEntriesAreParked(t *testing.T) {
 	bets.Client = connect(t, server)
 	const entries, kills = 2000, 4
 	seen := &handled{}
-	consumer := run(t, connect(t, server), bets, seen, restatestart.ConsumerOptions{
-		BatchSize: 5, OnMalformed: restatestart.MalformedPark, HoldMin: 20 * time.Millisecond, HoldMax: 100 * time.Millisecond,
+	run(t, connect(t, server), bets, seen, redisstream.Options{
+		BatchSize: 5, OnMalformed: redisstream.MalformedPark, HoldMin: 20 * time.Millisecond, HoldMax: 100 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	parked := []int64{}
@@ -53,7 +55,7 @@ func TestKillsOfRedisWhileEntriesAreParked(t *testing.T) {
 		parked = append(parked, server.Client().XLen(t.Context(), bets.Parked(kit.ConsumerName)).Val())
 	}
 	bets.AwaitEnd(t)
-	list, bodies := parkedEntries(t, consumer), map[string]int{}
+	list, bodies := parkedEntries(t, newOperator(t, bets, bets.Client)), map[string]int{}
 	for _, entry := range list {
 		body, _ := entry.Body()
 		bodies[string(body)]++
@@ -118,14 +120,10 @@ func (p *parkingTopic) killed(t *testing.T, config serviceConfig) {
 }
 
 // parked returns the parked entries by the ids they had.
-func (p *parkingTopic) parked(t *testing.T) map[string]restatestart.ParkedEntry {
+func (p *parkingTopic) parked(t *testing.T) map[string]admin.ParkedEntry {
 	t.Helper()
-	// It lists only, as an operator's tool does.
-	consumer, err := restatestart.NewConsumer(p.Client, p.Topic.Topic, restatestart.JSON[kit.Bet], &handled{},
-		restatestart.ConsumerOptions{Consumer: kit.ConsumerName})
-	require.NoError(t, err)
-	entries := map[string]restatestart.ParkedEntry{}
-	for _, entry := range parkedEntries(t, &running{Consumer: consumer}) {
+	entries := map[string]admin.ParkedEntry{}
+	for _, entry := range parkedEntries(t, newOperator(t, p.Topic, p.Client)) {
 		require.NotContains(t, entries, entry.EntryID, "parked twice")
 		entries[entry.EntryID] = entry
 	}
@@ -207,7 +205,7 @@ func TestKillsBetweenTheStepsOfParking(t *testing.T) {
 		assert.Equal(t, []any{restatestart.ReasonRejected, 413, payout.Workflow, p.claim("bad"), p.Stream(0)},
 			[]any{bad.Reason, bad.Status, bad.Workflow, bad.Key, bad.Stream})
 		assert.Equal(t, []any{restatestart.ReasonMalformed, p.Stream(0)}, []any{malformed.Reason, malformed.Stream})
-		assert.Equal(t, []restatestart.EntryField{
+		assert.Equal(t, []admin.Field{
 			{Name: "x", Value: "unknown"},
 			{Name: "b", Value: "{}"},
 			{Name: "parked:reason", Value: "mine"},

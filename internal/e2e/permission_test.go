@@ -13,9 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
+	"github.com/redisevents/restatestart/redisstream"
+	"github.com/redisevents/restatestart/redisstream/admin"
 )
 
 // ownKeys is all that a consumer or an operator may touch; +hello and +client are what go-redis itself needs.
@@ -36,7 +37,7 @@ func TestTheDocumentedPermissionsSufficeForAConsumer(t *testing.T) {
 	bets.Add(t, 0, kit.Bet{ID: "old"})
 
 	seen, log, gaps := &handled{}, newErrorLog(t), &gapLog{}
-	consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{StartFrom: restatestart.FromNow(), Logger: slog.New(log), OnGap: gaps.onGap})
+	consumer := run(t, client, bets, seen, redisstream.Options{StartFrom: redisstream.FromNow(), Logger: slog.New(log), OnGap: gaps.onGap})
 	consumer.awaitIdle(t, 1)
 	id := bets.Add(t, 0, kit.Bet{ID: "b-1"})
 	seen.await(t, 1)
@@ -54,18 +55,18 @@ func TestTheDocumentedPermissionsSufficeForAConsumer(t *testing.T) {
 func TestTheDocumentedPermissionsSufficeForPositions(t *testing.T) {
 	t.Parallel()
 	server, bets := newBets(t, 1, noFsync)
-	positions := newPositions(t, bets, connectAs(t, server, "operator",
+	positions := newOperator(t, bets, connectAs(t, server, "operator",
 		slices.Concat(ownKeys, commands("xinfo|stream hmget eval evalsha hget hset hdel hkeys xrange time"))...))
 	ids := bets.AddN(t, 3)
 	require.NoError(t, bets.Client.HSet(t.Context(), bets.Positions(kit.ConsumerName), "0", ids[1]+"|").Err())
 
-	list, err := positions.List(t.Context())
+	list, err := positions.Positions(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, *list[0].Lag)
-	preview, err := positions.Reset(t.Context(), 0, restatestart.ToID(ids[0]))
+	preview, err := positions.Reset(t.Context(), 0, admin.ToID(ids[0]))
 	require.NoError(t, err)
-	assert.EqualValues(t, 1, preview.Again)
-	cancelled, err := positions.Withdraw(t.Context(), 0)
+	assert.EqualValues(t, 1, preview.Redelivered)
+	cancelled, err := positions.CancelReset(t.Context(), 0)
 	require.NoError(t, err)
 	assert.True(t, cancelled)
 }
@@ -88,8 +89,8 @@ func TestTheDocumentedPermissionsSufficeForParking(t *testing.T) {
 			client := connectAs(t, server, "service", rules...)
 			id, err := bets.Client.XAdd(t.Context(), &redis.XAddArgs{Stream: bets.Stream(0), Values: []string{"b", "{bad"}}).Result()
 			require.NoError(t, err)
-			consumer := run(t, client, bets, &handled{}, restatestart.ConsumerOptions{
-				OnMalformed: restatestart.MalformedPark, HoldMax: 200 * time.Millisecond, HoldMin: 20 * time.Millisecond,
+			consumer := run(t, client, bets, &handled{}, redisstream.Options{
+				OnMalformed: redisstream.MalformedPark, HoldMax: 200 * time.Millisecond, HoldMin: 20 * time.Millisecond,
 			})
 			parked := func() int64 { return bets.Client.XLen(t.Context(), bets.Parked(kit.ConsumerName)).Val() }
 			if missing != "" {
@@ -103,12 +104,13 @@ func TestTheDocumentedPermissionsSufficeForParking(t *testing.T) {
 			}
 			bets.AwaitPosition(t, 0, id)
 			permit(t, server, "service", "+xrange")
-			list := parkedEntries(t, consumer)
+			operator := newOperator(t, bets, client)
+			list := parkedEntries(t, operator)
 			require.Len(t, list, 1, "parked once")
-			require.Error(t, consumer.Discard(t.Context(), list[0].ID), "without xdel")
+			require.Error(t, operator.Discard(t.Context(), list[0].ID), "without xdel")
 			assert.EqualValues(t, 1, parked())
 			permit(t, server, "service", "+xdel", "+hkeys")
-			require.NoError(t, consumer.Discard(t.Context(), list[0].ID))
+			require.NoError(t, operator.Discard(t.Context(), list[0].ID))
 			assert.Zero(t, parked())
 		})
 	}
@@ -170,7 +172,7 @@ func TestAStreamThatCannotBeReadIsWaitedOut(t *testing.T) {
 			server, bets := newBets(t, 1, noFsync)
 			seen, log := &handled{}, newErrorLog(t)
 			consumer := run(t, connectAs(t, server, "service", "~*", "+@all"), bets, seen,
-				restatestart.ConsumerOptions{HoldMax: 2 * time.Second, Logger: slog.New(log)})
+				redisstream.Options{HoldMax: 2 * time.Second, Logger: slog.New(log)})
 			ids := bets.AddN(t, 1)
 			seen.await(t, 1)
 			before := reads(t, server)

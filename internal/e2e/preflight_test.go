@@ -19,15 +19,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart"
-	"github.com/redisevents/restatestart/internal/admin"
-	"github.com/redisevents/restatestart/internal/admin/admintest"
+	"github.com/redisevents/restatestart/internal/adminapi"
+	"github.com/redisevents/restatestart/internal/adminapi/adminapitest"
 	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/payout"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
+	"github.com/redisevents/restatestart/preflight"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 // record makes the test write the server's answers instead of comparing them.
-var record = flag.Bool("record", false, "write the admin API's answers to internal/admin/admintest")
+var record = flag.Bool("record", false, "write the admin API's answers to internal/adminapi/adminapitest")
 
 func idle[C, I any](C, I) (sdk.Void, error) { return sdk.Void{}, nil }
 
@@ -69,18 +71,18 @@ func TestTheAdminAPIAnswersAsWasRecorded(t *testing.T) {
 	}
 	restate := servers.StartRestate(t, servers.RestateOptions{})
 	serveKinds(t, restate)
-	answers := make(map[string]admintest.Answer, len(paths))
+	answers := make(map[string]adminapitest.Answer, len(paths))
 	for _, path := range paths {
 		status, body := request(t, http.MethodGet, restate.Admin()+path, "")
-		answers[path] = admintest.Answer{Status: status, Body: withoutNoise(t, path, body)}
+		answers[path] = adminapitest.Answer{Status: status, Body: withoutNoise(t, path, body)}
 	}
 	if *record {
 		text, err := json.MarshalIndent(answers, "", "  ")
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join("..", "admin", "admintest", "answers-"+restate.Version()+".json"), append(text, '\n'), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join("..", "adminapi", "adminapitest", "answers-"+restate.Version()+".json"), append(text, '\n'), 0o600))
 		return
 	}
-	recorded, err := admintest.Recorded(restate.Version())
+	recorded, err := adminapitest.Recorded(restate.Version())
 	require.NoError(t, err)
 	require.Len(t, recorded, len(paths))
 	for path, want := range recorded {
@@ -128,7 +130,7 @@ func TestARetentionIsReadBackAsItWasSet(t *testing.T) {
 	serveKinds(t, restate)
 	base, err := url.Parse(restate.Admin())
 	require.NoError(t, err)
-	client, err := admin.New(admin.Config{URL: base, Timeout: kit.Patience})
+	client, err := adminapi.New(adminapi.Config{URL: base, Timeout: kit.Patience})
 	require.NoError(t, err)
 	const day = 24 * time.Hour
 	for _, row := range []struct {
@@ -151,7 +153,7 @@ func TestARetentionIsReadBackAsItWasSet(t *testing.T) {
 		require.Equal(t, http.StatusOK, code, row.set)
 		service, err := client.Service(t.Context(), "BonusPayout")
 		require.NoError(t, err)
-		got, err := admin.ParseDuration(service.Retention)
+		got, err := adminapi.ParseDuration(service.Retention)
 		require.NoError(t, err, service.Retention)
 		assert.Equal(t, row.want, got, row.set)
 	}
@@ -167,16 +169,17 @@ func TestAStrictPreflightWaitsForTheServers(t *testing.T) {
 	require.NoError(t, restate.Kill())
 	require.NoError(t, server.Kill())
 
-	consumer := run(t, connect(t, server), bets, newStarter(t, restatestart.Options{Ingress: restate.Ingress()}), restatestart.ConsumerOptions{
-		HoldMin: 50 * time.Millisecond, HoldMax: 200 * time.Millisecond, Preflight: &restatestart.Preflight{
-			AdminURL: restate.Admin(), Workflows: []restatestart.PreflightWorkflow{{Name: payout.Workflow}}, RedeliveryWindow: time.Hour, Strict: true,
+	consumer := run(t, connect(t, server), bets, newStarter(t, restatestart.Options{Ingress: restate.Ingress()}), redisstream.Options{
+		HoldMin: 50 * time.Millisecond, HoldMax: 200 * time.Millisecond, Preflight: &preflight.Options{
+			AdminURL: restate.Admin(), Workflows: []preflight.Workflow{{Name: payout.Workflow}}, RedeliveryWindow: time.Hour,
 		},
+		StrictPreflight: true,
 	})
 	kit.Await(t, func() bool { return consumer.Status().Preflight.Error != "" })
-	assert.Equal(t, restatestart.StateStarting, consumer.Status().State)
+	assert.Equal(t, redisstream.StateStarting, consumer.Status().State)
 	require.NoError(t, restate.Restart(t.Context()))
-	kit.Await(t, func() bool { return consumer.Status().Preflight.State == restatestart.PreflightPassed })
-	assert.Equal(t, restatestart.StateStarting, consumer.Status().State)
+	kit.Await(t, func() bool { return consumer.Status().Preflight.State == redisstream.PreflightPassed })
+	assert.Equal(t, redisstream.StateStarting, consumer.Status().State)
 	require.NoError(t, server.Restart(t.Context()))
 	awaitCompleted(t, restate, payout.Workflow, 1)
 	consumer.stop(t)

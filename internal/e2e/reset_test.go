@@ -17,21 +17,23 @@ import (
 	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/wire"
+	"github.com/redisevents/restatestart/redisstream"
+	"github.com/redisevents/restatestart/redisstream/admin"
 )
 
-func newPositions(t *testing.T, bets *kit.Topic, client redis.UniversalClient) *restatestart.Positions {
+func newOperator(t *testing.T, bets *kit.Topic, client redis.UniversalClient) *admin.Client {
 	t.Helper()
-	positions, err := restatestart.NewPositions(client, bets.Topic, restatestart.PositionsOptions{Consumer: kit.ConsumerName})
+	positions, err := admin.New(client, bets.Topic, admin.Options{Consumer: kit.ConsumerName})
 	require.NoError(t, err)
 	return positions
 }
 
 // awaitNoReset waits until everything is handled and stored, and no reset is pending.
-func awaitNoReset(t *testing.T, positions *restatestart.Positions) {
+func awaitNoReset(t *testing.T, positions *admin.Client) {
 	t.Helper()
 	kit.Await(t, func() bool {
-		list, err := positions.List(t.Context())
-		return err == nil && !slices.ContainsFunc(list, func(at restatestart.PartitionPosition) bool {
+		list, err := positions.Positions(t.Context())
+		return err == nil && !slices.ContainsFunc(list, func(at admin.Position) bool {
 			return at.Lag == nil || *at.Lag > 0 || at.Pending != nil
 		})
 	}, "the positions are at the end and no reset is pending")
@@ -42,22 +44,22 @@ func TestAResetIsHonouredInEveryStateOfTheConsumer(t *testing.T) {
 	const entries, at = 10, 5 // the entry that the handler fails on
 	// The writer that the original's reset tool uses.
 	const originalWriter = "6f72616e-6765-4164-6d69-6e5265736574"
-	stopping := restatestart.ConsumerOptions{OnError: restatestart.ErrorStop}
+	stopping := redisstream.Options{OnError: redisstream.ErrorStop}
 	for name, row := range map[string]struct {
-		options  restatestart.ConsumerOptions
-		state    restatestart.State // empty: it is not running
+		options  redisstream.Options
+		state    redisstream.State // empty: it is not running
 		failing  bool
 		to       int // resume after this entry; -1 is the beginning
 		again    int64
 		skipped  int64
 		original bool // written as the original's tool does
 	}{
-		"idle":               {state: restatestart.StateIdle, to: 3, again: 6},
-		"idle, original":     {state: restatestart.StateIdle, to: 3, again: 6, original: true},
-		"held, forward":      {state: restatestart.StateBlocked, failing: true, to: at, skipped: 1},
-		"held, back":         {state: restatestart.StateBlocked, failing: true, to: 1, again: 3},
-		"stopped, forward":   {options: stopping, state: restatestart.StateStopped, failing: true, to: at, skipped: 1},
-		"stopped, back":      {options: stopping, state: restatestart.StateStopped, failing: true, to: -1, again: 5},
+		"idle":               {state: redisstream.StateIdle, to: 3, again: 6},
+		"idle, original":     {state: redisstream.StateIdle, to: 3, again: 6, original: true},
+		"held, forward":      {state: redisstream.StateBlocked, failing: true, to: at, skipped: 1},
+		"held, back":         {state: redisstream.StateBlocked, failing: true, to: 1, again: 3},
+		"stopped, forward":   {options: stopping, state: redisstream.StateStopped, failing: true, to: at, skipped: 1},
+		"stopped, back":      {options: stopping, state: redisstream.StateStopped, failing: true, to: -1, again: 5},
 		"not running":        {to: 8, again: 1},
 		"not running, to 0":  {to: -1, again: entries, original: true},
 		"never run, forward": {failing: true, to: at, skipped: 6},
@@ -66,7 +68,7 @@ func TestAResetIsHonouredInEveryStateOfTheConsumer(t *testing.T) {
 			t.Parallel()
 			server, bets := newBets(t, 1, noFsync)
 			client := connect(t, server)
-			positions := newPositions(t, bets, client)
+			positions := newOperator(t, bets, client)
 			ids := bets.AddN(t, entries)
 			seen, reached := &handled{}, entries
 			if row.failing {
@@ -87,14 +89,14 @@ func TestAResetIsHonouredInEveryStateOfTheConsumer(t *testing.T) {
 				}
 			}
 
-			target, id := restatestart.ToBeginning(), "0-0"
+			target, id := admin.ToBeginning(), "0-0"
 			if row.to >= 0 {
 				id = ids[row.to]
-				target = restatestart.ToID(id)
+				target = admin.ToID(id)
 			}
-			preview, err := positions.Preview(t.Context(), 0, target)
+			preview, err := positions.PreviewReset(t.Context(), 0, target)
 			require.NoError(t, err)
-			assert.Equal(t, []int64{row.again, row.skipped}, []int64{preview.Again, preview.Skipped})
+			assert.Equal(t, []int64{row.again, row.skipped}, []int64{preview.Redelivered, preview.Skipped})
 			assert.False(t, preview.Trimmed)
 			seen.fails.Store("")
 			began := time.Now()
@@ -118,7 +120,7 @@ func TestAResetIsHonouredInEveryStateOfTheConsumer(t *testing.T) {
 			awaitNoReset(t, positions)
 			assert.Equal(t, want, seen.entries(), "the entries behind the target, and no others")
 			assert.Less(t, took, 5*time.Second, "at once, not with the next retry of the held batch")
-			list, err := positions.List(t.Context())
+			list, err := positions.Positions(t.Context())
 			require.NoError(t, err)
 			assert.NotEqual(t, originalWriter, list[0].Writer, "the consumer's own position is stored again")
 			t.Logf("%d redelivered, %d skipped, after %s", row.again, row.skipped, took.Round(time.Millisecond))
@@ -131,9 +133,9 @@ func TestResetsDoNotRaceWithARunningConsumer(t *testing.T) {
 	t.Parallel()
 	server, bets := newBets(t, 1, noFsync)
 	client := connect(t, server)
-	positions := newPositions(t, bets, client)
+	positions := newOperator(t, bets, client)
 	seen := &handled{}
-	consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{BatchSize: 7, Block: 10 * time.Millisecond, PersistInterval: 5 * time.Millisecond})
+	consumer := run(t, client, bets, seen, redisstream.Options{BatchSize: 7, Block: 10 * time.Millisecond, PersistInterval: 5 * time.Millisecond})
 
 	var ids []string // read once the publisher has ended
 	ctx, stop := context.WithCancel(t.Context())
@@ -154,7 +156,7 @@ func TestResetsDoNotRaceWithARunningConsumer(t *testing.T) {
 	for range resets {
 		kit.Sleep(t.Context(), time.Duration(10+rand.IntN(60))*time.Millisecond)
 		before := seen.entries() // so that no reset skips a message
-		preview, err := positions.Reset(t.Context(), 0, restatestart.ToID(before[max(0, len(before)-1-rand.IntN(200))]))
+		preview, err := positions.Reset(t.Context(), 0, admin.ToID(before[max(0, len(before)-1-rand.IntN(200))]))
 		require.NoError(t, err)
 		targets[preview.To] = true
 	}
@@ -185,21 +187,21 @@ func TestAResetThatIsCancelledInTimeMovesNothing(t *testing.T) {
 	t.Parallel()
 	server, bets := newBets(t, 1, noFsync)
 	client := connect(t, server)
-	positions := newPositions(t, bets, client)
+	positions := newOperator(t, bets, client)
 	ids := bets.AddN(t, 3)
 	seen, release := &handled{}, make(chan struct{})
-	consumer := run(t, client, bets, restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, batch []restatestart.Message[kit.Bet]) error {
+	consumer := run(t, client, bets, redisstream.HandlerFunc[kit.Bet](func(ctx context.Context, batch []restatestart.Message[kit.Bet]) error {
 		if batch[0].ID == ids[1] {
 			<-release
 		}
 		return seen.Handle(ctx, batch)
-	}), restatestart.ConsumerOptions{BatchSize: 1, PersistInterval: 10 * time.Millisecond})
+	}), redisstream.Options{BatchSize: 1, PersistInterval: 10 * time.Millisecond})
 	bets.AwaitPosition(t, 0, ids[0])
 
-	_, err := positions.Reset(t.Context(), 0, restatestart.ToBeginning())
+	_, err := positions.Reset(t.Context(), 0, admin.ToBeginning())
 	require.NoError(t, err)
 	kit.Sleep(t.Context(), 200*time.Millisecond) // the consumer has read it, and waits for the batch in flight
-	cancelled, err := positions.Withdraw(t.Context(), 0)
+	cancelled, err := positions.CancelReset(t.Context(), 0)
 	require.NoError(t, err)
 	require.True(t, cancelled)
 	bets.AwaitPosition(t, 0, ids[0])
@@ -207,7 +209,7 @@ func TestAResetThatIsCancelledInTimeMovesNothing(t *testing.T) {
 	awaitNoReset(t, positions)
 	consumer.stop(t)
 	assert.Equal(t, ids, seen.entries())
-	cancelled, err = positions.Withdraw(t.Context(), 0)
+	cancelled, err = positions.CancelReset(t.Context(), 0)
 	require.NoError(t, err)
 	assert.False(t, cancelled)
 }
@@ -230,26 +232,26 @@ func TestAPreviewCountsWhatWasTrimmed(t *testing.T) {
 		name    string
 		command func(stream string) []any
 		stored  string
-		target  restatestart.ResetTarget
+		target  admin.ResetTarget
 		again   int64
 		skipped int64
 		trimmed bool
 		lag     int64
 	}{
-		{"nothing removed", nil, "5-0", restatestart.ToBeginning(), 5, 0, false, 5},
-		{"before the first, nothing removed", nil, "5-0", restatestart.ToID("0-7"), 5, 0, false, 5},
-		{"trimmed, back behind the first", trim(6), "8-0", restatestart.ToID("5-0"), 3, 0, false, 2},
-		{"trimmed, back before the first", trim(6), "8-0", restatestart.ToID("3-0"), 4, 0, true, 2},
-		{"trimmed, to the one before the first", trim(6), "8-0", restatestart.ToID("4-0"), 4, 0, true, 2}, // it may be
-		{"trimmed, to the beginning", trim(6), "8-0", restatestart.ToBeginning(), 4, 0, true, 2},
-		{"trimmed, to a time", trim(6), "8-0", restatestart.ToTime(time.UnixMilli(2)), 4, 0, true, 2},
-		{"trimmed, position gone too", trim(6), "2-0", restatestart.ToID("7-0"), 0, 3, false, 6},
-		{"deleted in the middle", remove("6-0"), "8-0", restatestart.ToID("5-0"), 2, 0, false, 2},
-		{"deleted behind the position", remove("9-0"), "8-0", restatestart.ToEnd(), 0, 1, false, 1},
-		{"the last deleted", remove("10-0"), "8-0", restatestart.ToID("10-0"), 0, 1, false, 1},
-		{"all trimmed", trim(0), "8-0", restatestart.ToID("3-0"), 0, 0, true, 0},
-		{"all trimmed, to the end", trim(0), "8-0", restatestart.ToEnd(), 0, 0, false, 0},
-		{"recreated", recreate, "8-0", restatestart.ToBeginning(), 1, 0, false, 0},
+		{"nothing removed", nil, "5-0", admin.ToBeginning(), 5, 0, false, 5},
+		{"before the first, nothing removed", nil, "5-0", admin.ToID("0-7"), 5, 0, false, 5},
+		{"trimmed, back behind the first", trim(6), "8-0", admin.ToID("5-0"), 3, 0, false, 2},
+		{"trimmed, back before the first", trim(6), "8-0", admin.ToID("3-0"), 4, 0, true, 2},
+		{"trimmed, to the one before the first", trim(6), "8-0", admin.ToID("4-0"), 4, 0, true, 2}, // it may be
+		{"trimmed, to the beginning", trim(6), "8-0", admin.ToBeginning(), 4, 0, true, 2},
+		{"trimmed, to a time", trim(6), "8-0", admin.ToTime(time.UnixMilli(2)), 4, 0, true, 2},
+		{"trimmed, position gone too", trim(6), "2-0", admin.ToID("7-0"), 0, 3, false, 6},
+		{"deleted in the middle", remove("6-0"), "8-0", admin.ToID("5-0"), 2, 0, false, 2},
+		{"deleted behind the position", remove("9-0"), "8-0", admin.ToEnd(), 0, 1, false, 1},
+		{"the last deleted", remove("10-0"), "8-0", admin.ToID("10-0"), 0, 1, false, 1},
+		{"all trimmed", trim(0), "8-0", admin.ToID("3-0"), 0, 0, true, 0},
+		{"all trimmed, to the end", trim(0), "8-0", admin.ToEnd(), 0, 0, false, 0},
+		{"recreated", recreate, "8-0", admin.ToBeginning(), 1, 0, false, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -261,13 +263,13 @@ func TestAPreviewCountsWhatWasTrimmed(t *testing.T) {
 				require.NoError(t, client.Do(t.Context(), row.command(bets.Stream(0))...).Err())
 			}
 			require.NoError(t, client.HSet(t.Context(), bets.Positions(kit.ConsumerName), "0", row.stored+"|").Err())
-			positions := newPositions(t, bets, client)
-			preview, err := positions.Preview(t.Context(), 0, row.target)
+			positions := newOperator(t, bets, client)
+			preview, err := positions.PreviewReset(t.Context(), 0, row.target)
 			require.NoError(t, err)
-			assert.Equal(t, row.again, preview.Again, "redelivered")
+			assert.Equal(t, row.again, preview.Redelivered, "redelivered")
 			assert.Equal(t, row.skipped, preview.Skipped, "skipped")
 			assert.Equal(t, row.trimmed, preview.Trimmed, "trimmed")
-			list, err := positions.List(t.Context())
+			list, err := positions.Positions(t.Context())
 			require.NoError(t, err)
 			require.NotNil(t, list[0].Lag)
 			assert.Equal(t, row.lag, *list[0].Lag, "lag")
@@ -297,10 +299,10 @@ func TestCountingManyEntriesBlocksTheServerBriefly(t *testing.T) {
 		require.NoError(t, client.HSet(t.Context(), bets.Positions(kit.ConsumerName), "0", fmt.Sprintf("%d-0|", row.entries)).Err())
 		require.NoError(t, client.SlowLogReset(t.Context()).Err())
 		began := time.Now()
-		preview, err := newPositions(t, bets, client).Preview(t.Context(), 0, restatestart.ToBeginning())
+		preview, err := newOperator(t, bets, client).PreviewReset(t.Context(), 0, admin.ToBeginning())
 		require.NoError(t, err)
 		took := time.Since(began)
-		assert.EqualValues(t, row.entries, preview.Again)
+		assert.EqualValues(t, row.entries, preview.Redelivered)
 		log, err := client.SlowLogGet(t.Context(), -1).Result()
 		require.NoError(t, err)
 		calls, longest := 0, time.Duration(0)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/internal/e2e/kit"
+	"github.com/redisevents/restatestart/redisstream"
+	"github.com/redisevents/restatestart/redisstream/admin"
 )
 
 // serviceConfig configures a consumer in a process of its own.
@@ -68,19 +70,23 @@ func runService(ctx context.Context, config serviceConfig, logger *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	options := restatestart.ConsumerOptions{Consumer: kit.ConsumerName, DrainTimeout: config.DrainTimeout, Logger: logger}
+	options := redisstream.Options{Consumer: kit.ConsumerName, DrainTimeout: config.DrainTimeout, Logger: logger}
 	if config.Parks {
 		options.HoldMin, options.PersistInterval = 50*time.Millisecond, 50*time.Millisecond
-		options.OnMalformed, options.OnRejected = restatestart.MalformedPark, restatestart.RejectedPark
+		options.OnMalformed, options.OnRejected = redisstream.MalformedPark, redisstream.RejectedPark
 	}
-	consumer, err := restatestart.NewConsumer(client, config.Topic, restatestart.JSON[kit.Bet], starter, options)
+	consumer, err := redisstream.NewConsumer(client, redisstream.Topic(config.Topic), redisstream.JSON[kit.Bet], starter, options)
 	switch {
 	case err != nil:
 		return err
 	case config.Replay != nil:
 		return consumer.Replay(ctx, config.Replay...)
 	case config.Discard != nil:
-		return consumer.Discard(ctx, config.Discard...)
+		operator, err := admin.New(client, config.Topic, admin.Options{Consumer: kit.ConsumerName})
+		if err != nil {
+			return err
+		}
+		return operator.Discard(ctx, config.Discard...)
 	default:
 		return consumer.Run(ctx)
 	}

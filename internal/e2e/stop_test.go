@@ -16,6 +16,7 @@ import (
 	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/payout"
 	"github.com/redisevents/restatestart/internal/e2e/servers"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 // A cancelled context does not end a read that waits on the server.
@@ -33,14 +34,14 @@ func TestStoppingAnIdleConsumerTakesASecondAndLeavesNothingBehind(t *testing.T) 
 	var longest time.Duration
 	for n := range runs {
 		seen := &handled{}
-		consumer := run(t, client, bets, seen, restatestart.ConsumerOptions{})
+		consumer := run(t, client, bets, seen, redisstream.Options{})
 		kit.Sleep(t.Context(), lasting)
-		require.Equal(t, restatestart.StateRunning, consumer.Status().State)
+		require.Equal(t, redisstream.StateRunning, consumer.Status().State)
 		took := consumer.stop(t)
 		longest = max(longest, took)
 		assert.Less(t, took, limit, "run %d", n)
 		assert.Empty(t, seen.entries())
-		assert.Equal(t, restatestart.StateStopped, consumer.Status().State)
+		assert.Equal(t, redisstream.StateStopped, consumer.Status().State)
 		// The client's pool may keep the connections, and the next run uses them again. Beside the reads, positions, lag and
 		// growth are queried, one after the other only where the pool has no more connections.
 		assert.LessOrEqual(t, connections(), baseConnections+consumer.Status().Connections+2, "run %d", n)
@@ -70,7 +71,7 @@ func TestStoppingDuringAnOutageOfRedisKeepsToTheDrainTimeout(t *testing.T) {
 			server, bets := newBets(t, 2, servers.RedisOptions{})
 			const messages, drain, slack = 100, 2 * time.Second, 500 * time.Millisecond
 			seen := &handled{}
-			consumer := run(t, connect(t, server), bets, seen, restatestart.ConsumerOptions{DrainTimeout: drain})
+			consumer := run(t, connect(t, server), bets, seen, redisstream.Options{DrainTimeout: drain})
 			bets.Publish(t, settled(messages, 1))
 			seen.await(t, messages)
 			require.NoError(t, breakIt(server))
@@ -114,7 +115,7 @@ func TestStoppingAServiceAmidItsBatches(t *testing.T) {
 				service.Signal(syscall.SIGTERM)
 				assert.False(t, service.Await(500*time.Millisecond), "it waits for its starts")
 				ingress.Open()
-				terminate(t, service, restatestart.DefaultDrainTimeout+time.Second)
+				terminate(t, service, redisstream.DefaultDrainTimeout+time.Second)
 			},
 			started: inFirstBatches + inSecondBatches, stored: inFirstBatches + inSecondBatches,
 		},

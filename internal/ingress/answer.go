@@ -9,33 +9,33 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/redisevents/restatestart/internal/text"
 )
 
 const (
-	// maxAnswer is how much of an answer is read. A connection with more to say is closed, not drained.
+	// maxAnswer is how many bytes of an answer are read. A connection with more than that is closed.
 	maxAnswer = 64 << 10
 	// MaxText is how many bytes of an answer's text are kept.
 	MaxText = 256
 )
 
-// Answer is what came back for a send.
+// Answer is what the ingress, or a proxy before it, answered to a send.
 type Answer struct {
 	Status       int
 	InvocationID string        // of an accepted start, when the answer named one
-	Previously   bool          // the key was known already; nothing new was started
+	Previously   bool          // PreviouslyAccepted: the key was known, and nothing new was started
 	RetryAfter   time.Duration // how long the answer asks to wait; 0 when it does not
-	Text         string        // of an answer other than 2xx: its message, one line of at most MaxText bytes
+	Text         string        // the message of an answer other than 2xx, one line of at most MaxText bytes
 }
 
-// Accepted tells whether the start is in Restate's hands: any 2xx.
+// Accepted reports whether Restate has the start: any 2xx.
 func (a Answer) Accepted() bool { return a.Status >= 200 && a.Status < 300 }
 
 func (c *Client) read(response *http.Response, send *Send) Answer {
 	answer := Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}
 	if answer.Status == http.StatusSwitchingProtocols {
-		return answer // what follows is a conversation without end, which no context ends
+		return answer // its body is the connection, which no context ends
 	}
 	buffer, _ := c.buffers.Get().(*[]byte)
 	if buffer == nil {
@@ -43,15 +43,15 @@ func (c *Client) read(response *http.Response, send *Send) Answer {
 	}
 	defer c.buffers.Put(buffer)
 	*buffer = readUpTo(maxAnswer, response.Body, *buffer)
-	c.understand(&answer, *buffer, send)
+	c.parse(&answer, *buffer, send)
 	return answer
 }
 
-// smallAnswer is more than Restate's answers take.
+// smallAnswer is more bytes than an answer of Restate has.
 const smallAnswer = 512
 
-// readUpTo fills a buffer with what there is. Reading to the end lets the connection serve again. What breaks off keeps
-// what came.
+// readUpTo reads into a buffer, to the end if that is within the limit, which lets the connection be reused. After an error
+// it returns what was read before.
 func readUpTo(limit int, from io.Reader, buffer []byte) []byte {
 	buffer = buffer[:0]
 	for len(buffer) < limit {
@@ -67,11 +67,14 @@ func readUpTo(limit int, from io.Reader, buffer []byte) []byte {
 	return buffer
 }
 
-// understand makes facts of an answer's body.
-func (c *Client) understand(answer *Answer, body []byte, send *Send) {
+// parse reads an answer's body.
+func (c *Client) parse(answer *Answer, body []byte, send *Send) {
 	if answer.Accepted() {
 		if id, previously, plain := accepted(body); plain {
-			answer.InvocationID, answer.Previously = id, previously
+			answer.Previously = previously
+			if !send.OmitID {
+				answer.InvocationID = string(id)
+			}
 			return
 		}
 	}
@@ -87,69 +90,59 @@ func (c *Client) understand(answer *Answer, body []byte, send *Send) {
 		answer.Previously = known.Status == statusPreviously
 		return
 	}
-	text := string(body)
+	message := string(body)
 	if isJSON && known.Message != "" {
-		text = known.Message
+		message = known.Message
 	}
-	answer.Text = Cut(c.redact(OneLine(text), send), MaxText)
+	answer.Text = text.Cut(c.redact(text.OneLine(message), send), MaxText)
 }
 
 const statusPreviously = "PreviouslyAccepted"
 
-// accepted reads the answer that Restate gives to a start, to the letter. Any other one is for a JSON decoder.
-func accepted(body []byte) (invocationID string, previously, plain bool) {
+// accepted reads the two answers that Restate gives to a start, byte by byte. Plain is false for any other, which needs a
+// JSON decoder.
+func accepted(body []byte) (invocationID []byte, previously, plain bool) {
 	rest, opened := bytes.CutPrefix(body, []byte(`{"invocationId":"`))
 	id, rest, found := bytes.Cut(rest, []byte(`","`))
-	if !opened || !found || bytes.IndexFunc(id, notOfAnID) >= 0 {
-		return "", false, false
+	if !opened || !found || !consistsOf(id, isIDByte) {
+		return nil, false, false
 	}
 	if delayed, found := bytes.CutPrefix(rest, []byte(`executionTime":"`)); found {
 		var at []byte
-		if at, rest, found = bytes.Cut(delayed, []byte(`","`)); !found || bytes.IndexFunc(at, notOfATime) >= 0 {
-			return "", false, false
+		if at, rest, found = bytes.Cut(delayed, []byte(`","`)); !found || !consistsOf(at, isTimeByte) {
+			return nil, false, false
 		}
 	}
 	switch string(rest) {
 	case `status":"Accepted"}`:
-		return string(id), false, true
+		return id, false, true
 	case `status":"` + statusPreviously + `"}`:
-		return string(id), true, true
+		return id, true, true
 	default:
-		return "", false, false
+		return nil, false, false
 	}
 }
 
-func notOfAnID(r rune) bool {
-	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '_'
-}
-
-func notOfATime(r rune) bool {
-	return (r < '0' || r > ':') && r != '-' && r != '.' && r != 'T' && r != 'Z'
-}
-
-// OneLine folds white space and drops what a terminal or a log would stumble over.
-func OneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r)
-	}), " ")
-}
-
-// Cut shortens a text to at most limit bytes, between characters.
-func Cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
+func consistsOf(text []byte, valid func(byte) bool) bool {
+	for _, c := range text {
+		if !valid(c) {
+			return false
+		}
 	}
-	const more = "…"
-	end := limit - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
+	return true
 }
 
-// retryAfter reads a Retry-After header, in seconds or as a date. A date is held against the answer's own Date
-// where there is one, so that the two clocks need not agree. What cannot be read, and what lies in the past,
-// is 0; what is too large to hold is the longest duration there is.
+func isIDByte(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '_'
+}
+
+func isTimeByte(c byte) bool {
+	return '0' <= c && c <= ':' || c == '-' || c == '.' || c == 'T' || c == 'Z'
+}
+
+// retryAfter reads a Retry-After header, in seconds or as a date. A date is compared with the answer's own Date where there is
+// one, so that the clocks need not agree. It is 0 when it cannot be read or is in the past, and the longest duration when it
+// is out of range.
 func retryAfter(header http.Header) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if value == "" {

@@ -17,60 +17,55 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redisevents/restatestart/internal/ingress"
+	"github.com/redisevents/restatestart/internal/testkit"
 )
 
-func TestACallersClientIsLeftAsItIs(t *testing.T) {
+func TestConfigHTTPIsNotModified(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/elsewhere")
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
 	own := &http.Client{Transport: server.Client().Transport, Timeout: time.Minute}
-	client := open(t, ingress.Config{URL: server.URL, HTTP: own})
-	answer, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+	client := open(t, ingress.Config{Timeout: time.Minute, URL: server.URL, HTTP: own})
+	answer, err := client.Post(t.Context(), &ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusTemporaryRedirect, answer.Status)
 	assert.Nil(t, own.CheckRedirect)
 }
 
-// What a transport of another kind might send, or stumble over, it does not get.
-func TestATransportOfOnesOwnGetsNoEmptyHeader(t *testing.T) {
+// net/http never sends a header without values; other transports may.
+func TestAnotherTransportGetsNoEmptyHeader(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
-	own := roundTripper(func(r *http.Request) (*http.Response, error) {
+	own := testkit.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		for name, values := range r.Header {
 			assert.NotEmpty(t, values, name)
 		}
 		return server.Client().Transport.RoundTrip(r)
 	})
-	client := open(t, ingress.Config{URL: server.URL, HTTP: &http.Client{Transport: own}})
-	_, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run", Body: []byte("{}")})
+	client := open(t, ingress.Config{Timeout: time.Minute, URL: server.URL, HTTP: &http.Client{Transport: own}})
+	_, err := client.Post(t.Context(), &ingress.Send{Workflow: "W", Key: "k", Handler: "run", Body: []byte("{}")})
 	require.NoError(t, err)
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// Not every transport leaves a request's header alone, though each should.
-func TestATransportThatWritesIntoAHeaderHarmsNoOtherSend(t *testing.T) {
+func TestATransportThatModifiesAHeaderModifiesItForOneSend(t *testing.T) {
 	t.Parallel()
 	var seen []string
-	client, err := ingress.New(ingress.Config{URL: "http://restate", HTTP: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	client, err := ingress.New(ingress.Config{Timeout: time.Minute, URL: "http://restate", HTTP: &http.Client{Transport: testkit.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		seen = append(seen, r.Header.Get("X-Seen"))
 		r.Header.Set("X-Seen", r.URL.Path)
 		return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody}, nil
 	})}})
 	require.NoError(t, err)
 	for range 2 {
-		_, err = client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+		_, err = client.Post(t.Context(), &ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []string{"", ""}, seen)
 }
 
-// A client's cookies go with each send, once, and into no other's header.
-func TestAJarsCookiesGoWithEachSendOnce(t *testing.T) {
+func TestEachSendHasTheJarsCookiesOnce(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int64
 	server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -85,12 +80,12 @@ func TestAJarsCookiesGoWithEachSendOnce(t *testing.T) {
 	jar.SetCookies(target, []*http.Cookie{{Name: "route", Value: "node1"}})
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	client := open(t, ingress.Config{URL: server.URL, HTTP: &http.Client{Transport: transport, Jar: jar}})
+	client := open(t, ingress.Config{Timeout: time.Minute, URL: server.URL, HTTP: &http.Client{Transport: transport, Jar: jar}})
 	var sends sync.WaitGroup
 	for range 8 {
 		sends.Go(func() {
 			for range 20 {
-				_, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+				_, err := client.Post(t.Context(), &ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
 				assert.NoError(t, err)
 			}
 		})
@@ -99,18 +94,17 @@ func TestAJarsCookiesGoWithEachSendOnce(t *testing.T) {
 	assert.Equal(t, int64(160), sent.Load())
 }
 
-// What a transport says of a request of its own, for a token, is kept.
-func TestATransportsOwnTroubleIsToldWhole(t *testing.T) {
+// A transport may make requests itself, such as for a token.
+func TestAnErrorOfATransportsOwnRequestIsKept(t *testing.T) {
 	t.Parallel()
-	client := open(t, ingress.Config{URL: "http://restate", HTTP: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+	client := open(t, ingress.Config{Timeout: time.Minute, URL: "http://restate", HTTP: &http.Client{Transport: testkit.RoundTripper(func(*http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("fetch token: %w", &url.Error{Op: "Post", URL: "https://auth/token", Err: io.ErrUnexpectedEOF})
 	})}})
-	_, err := client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+	_, err := client.Post(t.Context(), &ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
 	require.EqualError(t, err, `fetch token: Post "https://auth/token": unexpected EOF`)
 }
 
-// A transport may break the rules of its interface, as tests' own ones do.
-func TestATransportThatAnswersNothingIsAnError(t *testing.T) {
+func TestATransportMayReturnNoResponseOrNoBody(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		response *http.Response
@@ -119,11 +113,11 @@ func TestATransportThatAnswersNothingIsAnError(t *testing.T) {
 		"no response": {nil, "neither a response nor an error"},
 		"no body":     {&http.Response{StatusCode: http.StatusAccepted}, ""},
 	} {
-		client, err := ingress.New(ingress.Config{URL: "http://restate", HTTP: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		client, err := ingress.New(ingress.Config{Timeout: time.Minute, URL: "http://restate", HTTP: &http.Client{Transport: testkit.RoundTripper(func(*http.Request) (*http.Response, error) {
 			return row.response, nil
 		})}})
 		require.NoError(t, err)
-		_, err = client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+		_, err = client.Post(t.Context(), &ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
 		if row.text == "" {
 			require.NoError(t, err, name)
 		} else {
@@ -132,13 +126,13 @@ func TestATransportThatAnswersNothingIsAnError(t *testing.T) {
 	}
 }
 
-func TestHTTPSpokenToAnHTTPSClientIsNamed(t *testing.T) {
+func TestAnHTTPAnswerToAnHTTPSClientIsASchemeMismatch(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	client, err := ingress.New(ingress.Config{URL: strings.Replace(server.URL, "http:", "https:", 1), DialTimeout: time.Second})
+	client, err := ingress.New(ingress.Config{URL: strings.Replace(server.URL, "http:", "https:", 1), Timeout: time.Second})
 	require.NoError(t, err)
 	defer client.CloseIdleConnections()
-	_, err = client.Post(t.Context(), ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
+	_, err = client.Post(t.Context(), &ingress.Send{Workflow: "W", Key: "k", Handler: "run"})
 	require.ErrorIs(t, err, http.ErrSchemeMismatch)
 }

@@ -1,4 +1,4 @@
-package ingress //nolint:testpackage // it looks at what is made of an answer, and at URLs before they are sent
+package ingress //nolint:testpackage // it tests answers without a server, and URLs before they are sent
 
 import (
 	"encoding/json"
@@ -36,8 +36,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// Whatever an ingress or a proxy answers, the facts made of it are bounded, one line of valid text, and without
-// the credentials.
+// What is made of an answer is bounded, one line of valid text, and without credentials.
 func FuzzAnswer(f *testing.F) {
 	f.Add(202, `{"invocationId":"inv_1","status":"PreviouslyAccepted"}`, `{"a":1}`)
 	f.Add(202, `{"invocationId":"inv_1","executionTime":"2026-11-30T11:54:10.849000000Z","status":"Accepted"}`, "")
@@ -68,13 +67,13 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("text %q", answer.Text)
 		}
 		if strings.Contains(answer.Text, secret) || strings.Contains(answer.Text, "pass-word") {
-			t.Fatalf("text %q gives a secret away", answer.Text)
+			t.Fatalf("text %q holds a secret", answer.Text)
 		}
 	})
 }
 
-// Restate's own answers to a start cost no JSON decoder, and all others have one.
-func TestWhatRestateAnswersIsReadToTheLetter(t *testing.T) {
+// Others need a JSON decoder.
+func TestRestatesOwnAnswersAreReadWithoutAJSONDecoder(t *testing.T) {
 	t.Parallel()
 	const id = "inv_16XXZZesSodW3oxGkV5Usr1kzxtNLm78YS"
 	for _, body := range []string{
@@ -85,7 +84,7 @@ func TestWhatRestateAnswersIsReadToTheLetter(t *testing.T) {
 	} {
 		found, previously, plain := accepted([]byte(body))
 		assert.True(t, plain, body)
-		assert.Equal(t, id, found)
+		assert.Equal(t, id, string(found))
 		assert.Equal(t, strings.Contains(body, "Previously"), previously)
 	}
 	for _, body := range []string{
@@ -98,7 +97,7 @@ func TestWhatRestateAnswersIsReadToTheLetter(t *testing.T) {
 	}
 }
 
-// A key, put into a path and taken out of it as Restate does, is the key.
+// A key that is put into a path, and taken out of it as Restate does, is the same key.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"a/b", "a b", "a+b", "100%", "%2F", "x?y", "x#y", ".", "..", "ü", "😀", "a\x00b", "a\r\nb", "|^`\"\\", "%zz", "\xff", ""} {
 		f.Add(seed, "/prefix%2F/", false)
@@ -110,13 +109,14 @@ func FuzzPath(f *testing.F) {
 		if err != nil || send.Check() != nil {
 			return
 		}
-		target := client.url(&send).RequestURI()
-		before, behind := client.prefix+"W/", "/run"+client.suffix
+		address := client.url(&send)
+		target := address.RequestURI()
+		before, after := client.prefix+"W/", "/run"+client.suffix
 		path, found := strings.CutPrefix(target, before)
 		if !found {
 			t.Fatalf("%q does not begin with %q", target, before)
 		}
-		if path, found = strings.CutSuffix(path, behind); !found || strings.ContainsAny(path, "/?#") {
+		if path, found = strings.CutSuffix(path, after); !found || strings.ContainsAny(path, "/?#") {
 			t.Fatalf("%q: the key is %q", target, path)
 		}
 		if decoded, err := url.PathUnescape(path); err != nil || decoded != key {

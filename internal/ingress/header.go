@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CheckHeader refuses headers that would make a send fail or lie. Restate answers 400 to a value that is not
-// visible ASCII, and to an Idempotency-Key on a workflow's handler.
+// CheckHeader refuses headers that cannot be sent or that make a send fail: Restate answers 400 to a value that is not
+// visible ASCII, and to an Idempotency-Key for a workflow.
 func CheckHeader(header http.Header) error {
 	for name, values := range header {
 		switch canonical := http.CanonicalHeaderKey(name); {

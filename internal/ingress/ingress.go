@@ -1,5 +1,5 @@
-// Package ingress speaks to the Restate ingress: it builds the URL of a send, makes one POST and turns the
-// answer into facts. It never sleeps, never retries and passes no judgement; that is its caller's business.
+// Package ingress is the HTTP client of the Restate ingress: it builds the URL of a send, makes one POST and reads the answer.
+// It never sleeps, retries or classifies; its caller does.
 package ingress
 
 import (
@@ -27,10 +27,10 @@ type Config struct {
 	RestatePath bool
 	// Header goes with every send.
 	Header http.Header
-	// HTTP is the client to use, as it is but for redirects, which are never followed. Nil makes one.
+	// HTTP is the client to use, except that redirects are never followed. It is not modified. Nil makes one.
 	HTTP *http.Client
-	// DialTimeout bounds the making of a connection by the client that New makes.
-	DialTimeout time.Duration
+	// Timeout bounds one attempt, from dial to the end of the answer.
+	Timeout time.Duration
 }
 
 // Client posts sends to one ingress. It is safe for concurrent use.
@@ -41,15 +41,16 @@ type Client struct {
 	plain    string  // the same, unescaped
 	suffix   string
 	header   http.Header // of a send with a body
-	bare     http.Header // of one without
-	password string      // of the URL, to be kept out of texts
-	// direct is the transport, when the client does nothing beside it. What a client does for redirects, which are not
-	// followed, costs a third of a send.
+	bare     http.Header // of a send without one
+	password string      // of the URL, to be redacted
+	// direct is the transport, when the client adds nothing to it but redirects, which are not followed and would cost a
+	// third of a send.
 	direct http.RoundTripper
-	// shares tells that the transport is net/http's, which leaves a request's header alone: sends may share one then.
-	// Others should, and do not.
+	// shares reports that sends may share a header: the transport is net/http's, which does not modify one. No transport
+	// should, but some do.
 	shares  bool
-	buffers sync.Pool // of *[]byte, to read answers into
+	timeout time.Duration // of one attempt
+	buffers sync.Pool     // of *[]byte, to read answers into
 }
 
 // New checks the configuration and makes a Client. It does no I/O.
@@ -72,7 +73,7 @@ func New(config Config) (*Client, error) {
 		password, _ := base.User.Password()
 		(&http.Request{Header: header}).SetBasicAuth(base.User.Username(), password)
 	}
-	c := &Client{base: url.URL{Scheme: base.Scheme, Host: base.Host}, suffix: "/send"}
+	c := &Client{base: url.URL{Scheme: base.Scheme, Host: base.Host}, suffix: "/send", timeout: config.Timeout}
 	if base.User != nil {
 		c.password, _ = base.User.Password()
 	}
@@ -83,13 +84,13 @@ func New(config Config) (*Client, error) {
 	if config.RestatePath {
 		c.prefix, c.plain, c.suffix = c.prefix+"restate/send/", c.plain+"restate/send/", ""
 	}
-	client := http.Client{Transport: newTransport(config.DialTimeout)}
+	client := http.Client{Transport: newTransport(config.Timeout)}
 	if config.HTTP != nil {
 		client = *config.HTTP
 	}
 	replays := client.Transport == nil
 	if _, standard := client.Transport.(*http.Transport); standard {
-		// A jar writes its cookies into the header that it is given.
+		// With a jar, the client adds cookies to the request's header.
 		replays, c.shares = true, client.Jar == nil
 	}
 	if client.Jar == nil && client.Timeout == 0 {
@@ -101,15 +102,15 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// prepare makes the headers that every send has. Replays tells that the transport is told of a request that it may be
-// repeated by an empty X-Idempotency-Key.
+// prepare makes the headers that every send has. With replays, the transport takes an empty X-Idempotency-Key for permission
+// to repeat a request.
 func (c *Client) prepare(header http.Header, replays bool) {
 	if _, set := header["User-Agent"]; !set {
 		header["User-Agent"] = []string{"restatestart"}
 	}
 	if replays {
-		// A send may be repeated, since its key makes it idempotent. net/http repeats a POST by itself on a connection that
-		// turned out to be dead only when it knows this. An empty list says so, and is never written to the wire.
+		// The workflow key makes a send idempotent, so net/http may repeat it when a kept-alive connection turns out to be
+		// dead, which it does for a POST only with this header. A header without values is not sent.
 		header["X-Idempotency-Key"] = []string{}
 	}
 	c.bare = maps.Clone(header)
@@ -120,7 +121,7 @@ func (c *Client) prepare(header http.Header, replays bool) {
 	c.header = header
 }
 
-// Server is the host that sends go to, and its port.
+// Server is the host and port that sends go to.
 func (c *Client) Server() (host string, port int) {
 	port = 80
 	if c.base.Scheme == "https" {
@@ -132,27 +133,25 @@ func (c *Client) Server() (host string, port int) {
 	return c.base.Hostname(), port
 }
 
-// Standard tells that sends go through net/http's own transport, with nothing around it.
-func (c *Client) Standard() bool { return c.shares && c.direct != nil }
-
-// CloseIdleConnections closes the connections that no send is using.
+// CloseIdleConnections closes the connections that are not in use.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
-// Send is one workflow start on its way to the ingress.
+// Send is one workflow start to post.
 type Send struct {
 	Workflow string
 	Key      string
 	Handler  string
 	Delay    time.Duration // 0 sends none
-	Header   http.Header   // goes over the client's own
+	Header   http.Header   // takes precedence over Config.Header
 	Body     []byte        // empty: neither a body nor a Content-Type
+	OmitID   bool          // leave Answer.InvocationID empty, which saves an allocation
 
-	// TraceParent and TraceState go over both headers, as they are, where they are not empty.
+	// TraceParent and TraceState take precedence over both headers, where they are not empty.
 	TraceParent string
 	TraceState  string
 }
 
-// Check tells why a send cannot be made, before anything is sent.
+// Check returns why a send cannot be made, nil when it can.
 func (s Send) Check() error {
 	if err := checkPath(s); err != nil {
 		return err
@@ -163,19 +162,7 @@ func (s Send) Check() error {
 	return CheckHeader(s.Header)
 }
 
-// Post makes one attempt at a send and reports what came back. An error means that no status came back; a
-// start may have been made all the same.
-func (c *Client) Post(ctx context.Context, send Send) (Answer, error) {
-	response, err := c.do(c.request(ctx, &send))
-	if err != nil {
-		return Answer{}, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	// The status alone decides: an answer that breaks off after it was as good as given.
-	return c.read(response, &send), nil
-}
-
-// do is http.Client's method of that name, without what there is no use for.
+// do is http.Client.Do without redirects, and, where the client has neither jar nor timeout, the transport alone.
 func (c *Client) do(request *http.Request) (*http.Response, error) {
 	if c.direct == nil {
 		response, err := c.http.Do(request)
@@ -200,24 +187,29 @@ func (c *Client) do(request *http.Request) (*http.Response, error) {
 }
 
 func (c *Client) request(ctx context.Context, send *Send) *http.Request {
+	parts := &struct { // one allocation
+		url  url.URL
+		body bytes.Reader
+	}{url: c.url(send)}
 	request := template.WithContext(ctx)
-	request.URL, request.Host, request.Header = c.url(send), c.base.Host, c.headerOf(send)
+	request.URL, request.Host, request.Header = &parts.url, c.base.Host, c.headerOf(send)
 	if len(send.Body) == 0 {
 		request.Body = http.NoBody
 		return request
 	}
 	body := send.Body
 	request.ContentLength = int64(len(body))
-	// These types and no others: net/http writes them together with the header.
-	request.Body = io.NopCloser(bytes.NewReader(body))
+	parts.body.Reset(body)
+	// net/http writes a body of exactly these types in one packet with the header.
+	request.Body = io.NopCloser(&parts.body)
 	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	return request
 }
 
-// template is what all requests have alike.
+// template has what all requests share.
 var template = &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1} //nolint:gochecknoglobals // a constant
 
-// headerOf is the header of a send. It is shared when the send brings nothing to it.
+// headerOf is the header of a send, a shared one when the send adds nothing to it.
 func (c *Client) headerOf(send *Send) http.Header {
 	base := c.header
 	if len(send.Body) == 0 {
@@ -243,8 +235,7 @@ func (c *Client) headerOf(send *Send) http.Header {
 	return header
 }
 
-// withoutURL drops what http.Client wraps around an error: the method and the URL, which holds the key and may
-// hold credentials.
+// withoutURL unwraps an error of http.Client, which has the URL with the key and perhaps credentials.
 func withoutURL(err error) error {
 	if wrapped, found := errors.AsType[*url.Error](err); found {
 		return wrapped.Err

@@ -10,11 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// errURL is all that is said of a wrong URL that holds credentials: a password with a slash in it, not escaped,
-// can pass for a port or a path.
-var errURL = errors.New("not a valid URL; what is wrong is not shown, since it holds credentials, which may need escaping")
+// errURL is the error of a wrong URL with credentials: an unescaped slash in a password makes a part of it a port or a path.
+var errURL = errors.New("not a valid URL; details are not shown because it holds credentials, which may need escaping")
 
-// ParseURL checks a base URL, of the ingress or of the admin API. Its errors hold no credentials.
+// ParseURL parses and checks a base URL, of the ingress or of the admin API. Its errors have no credentials.
 func ParseURL(text string) (*url.URL, error) {
 	parsed, err := checkURL(text)
 	if err != nil && strings.Contains(text, "@") {
@@ -49,8 +48,7 @@ func checkURL(text string) (*url.URL, error) {
 	return parsed, nil
 }
 
-// checkPath refuses what the ingress would take for something else, or would take although nobody means it:
-// Restate starts a workflow under an empty key, for one.
+// checkPath refuses what the ingress would misread or should not accept: Restate starts a workflow under an empty key.
 func checkPath(send Send) error {
 	for _, segment := range [...]struct{ name, value string }{
 		{"workflow", send.Workflow}, {"key", send.Key}, {"handler", send.Handler},
@@ -62,31 +60,29 @@ func checkPath(send Send) error {
 			return fmt.Errorf("%s is not valid UTF-8", segment.name)
 		}
 	}
-	// Restate keeps these first segments for itself.
 	if send.Workflow == "restate" || send.Workflow == "openapi" {
 		return fmt.Errorf("workflow name %q is reserved by Restate", send.Workflow)
 	}
 	return nil
 }
 
-// url builds the target of a send. RawPath and Path are kept in step, which makes net/http send RawPath to the
-// letter.
-func (c *Client) url(send *Send) *url.URL {
+// url builds the URL of a send. RawPath is an encoding of Path, so net/http sends it unchanged.
+func (c *Client) url(send *Send) url.URL {
 	target := c.base
 	workflow, key, handler := escape(send.Workflow), escape(send.Key), escape(send.Handler)
 	target.Path = c.plain + send.Workflow + "/" + send.Key + "/" + send.Handler + c.suffix
 	target.RawPath = target.Path
 	if len(c.prefix)+len(workflow)+len(key)+len(handler) != len(c.plain)+len(send.Workflow)+len(send.Key)+len(send.Handler) {
-		target.RawPath = c.prefix + workflow + "/" + key + "/" + handler + c.suffix // an escape makes a text longer
+		target.RawPath = c.prefix + workflow + "/" + key + "/" + handler + c.suffix // something was escaped
 	}
 	if send.Delay > 0 {
 		target.RawQuery = "delay=" + formatDelay(send.Delay)
 	}
-	return &target
+	return target
 }
 
-// escape makes one path segment of any text. Dot segments are escaped too, so that nothing on the way
-// resolves them: Restate itself takes `..` for a key like any other.
+// escape makes a path segment of any text. Dot segments are escaped too, or a proxy would resolve them; to Restate `..` is a
+// key like any other.
 func escape(segment string) string {
 	switch segment {
 	case ".":
@@ -98,7 +94,7 @@ func escape(segment string) string {
 	}
 }
 
-// formatDelay writes a duration in a unit that Restate reads and that loses nothing.
+// formatDelay renders a duration exactly, in a unit that Restate reads.
 func formatDelay(delay time.Duration) string {
 	if delay%time.Millisecond == 0 {
 		return strconv.FormatInt(delay.Milliseconds(), 10) + "ms"

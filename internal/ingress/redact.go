@@ -7,31 +7,33 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redisevents/restatestart/internal/text"
 )
 
 const (
 	redacted = "[redacted]"
-	// minSecret is how long a value must be to be taken out of a text. A shorter one would take half the text along.
+	// minSecret is how many bytes a value must have to be redacted. A shorter one would occur in any text.
 	minSecret = 5
-	// bodyStart is how much of a body's beginning is enough to recognise it by.
+	// bodyStart is how many bytes of its beginning identify a body.
 	bodyStart = 16
-	// maxSearched is how much of a text, and of a body, is looked at: far more than is kept of the text.
+	// maxSearched is how many bytes of a text and of a body are searched, far more than is kept of the text.
 	maxSearched = 8 << 10
 )
 
-// redact takes out of an answer's text what the request brought and nobody else should read: an error page, or a
-// decoder's complaint, may well repeat some of it. Each secret is looked for in the text as it came, once.
-func (c *Client) redact(text string, send *Send) string {
-	if text == "" {
-		return text
+// redact removes from an answer's text what the request had in its body and headers: an error page or a decoder's error may
+// repeat it. What replaces a secret is not searched again.
+func (c *Client) redact(message string, send *Send) string {
+	if message == "" {
+		return message
 	}
-	text = Cut(text, maxSearched)
+	message = text.Cut(message, maxSearched)
 	repeated := false
-	body := OneLine(string(send.Body[:min(len(send.Body), 4*bodyStart)]))
+	body := text.OneLine(string(send.Body[:min(len(send.Body), 4*bodyStart)]))
 	body = body[:min(len(body), bodyStart)]
 	for _, start := range [...]string{body, strings.Trim(strconv.Quote(body), `"`)} {
-		if at := strings.Index(text, start); at >= 0 && len(start) >= minSecret {
-			text, repeated = text[:at], true
+		if at := strings.Index(message, start); at >= 0 && len(start) >= minSecret {
+			message, repeated = message[:at], true
 		}
 	}
 
@@ -40,7 +42,7 @@ func (c *Client) redact(text string, send *Send) string {
 	for _, header := range [...]http.Header{c.header, send.Header} {
 		for name, values := range header {
 			if http.CanonicalHeaderKey(name) == "Content-Type" {
-				continue // no secret, and what an answer about it is about
+				continue // no secret, and an answer may be about it
 			}
 			for _, value := range values {
 				_, credentials, _ := strings.Cut(value, " ") // an Authorization may come back without its scheme
@@ -48,21 +50,21 @@ func (c *Client) redact(text string, send *Send) string {
 			}
 		}
 	}
-	secrets = slices.DeleteFunc(secrets, func(secret string) bool { return len(secret) < minSecret || !strings.Contains(text, secret) })
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the longest first: the replacer takes the first that fits
+	secrets = slices.DeleteFunc(secrets, func(secret string) bool { return len(secret) < minSecret || !strings.Contains(message, secret) })
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the longest first: the replacer takes the first that matches
 	pairs := make([]string, 0, 2*len(secrets))
 	for _, secret := range secrets {
 		pairs = append(pairs, secret, redacted)
 	}
-	text = strings.NewReplacer(pairs...).Replace(text)
+	message = strings.NewReplacer(pairs...).Replace(message)
 	if repeated {
-		text += redacted
+		message += redacted
 	}
-	return text
+	return message
 }
 
-// values are the strings and numbers in a JSON body, without the names of its fields: those are no secrets, and
-// what a complaint about the body needs. A body that is not JSON has none.
+// values are the strings and numbers of a JSON body but not its field names, which are no secrets and which an error about the
+// body needs. A body that is not JSON has none.
 func values(body []byte) []string {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
@@ -94,7 +96,7 @@ func values(body []byte) []string {
 			}
 		case string:
 			if !isName {
-				found = append(found, OneLine(token))
+				found = append(found, text.OneLine(token))
 			}
 		case json.Number:
 			found = append(found, token.String())

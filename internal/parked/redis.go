@@ -10,72 +10,72 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Redis is a Store in a stream beside the topic's, under the same hash tag.
+// Redis is a Store in a stream with the topic's hash tag.
 type Redis struct {
 	client    redis.UniversalClient
 	keys      wire.Keys
 	stream    string
 	index     string
-	gone      string
+	removed   string
 	positions string
 	meta      string // of the positions
 }
 
-// NewRedis returns the store of a consumer, whose stored positions it reads.
+// NewRedis returns the store of a consumer. It reads that consumer's stored positions too.
 func NewRedis(client redis.UniversalClient, keys wire.Keys, consumer string) *Redis {
 	return &Redis{
 		client: client, keys: keys, positions: keys.Positions(consumer), meta: keys.PositionsMeta(consumer),
-		stream: keys.Parked(consumer), index: keys.ParkedIndex(consumer), gone: keys.ParkedGone(consumer),
+		stream: keys.Parked(consumer), index: keys.ParkedIndex(consumer), removed: keys.ParkedGone(consumer),
 	}
 }
 
-// maxParkings bounds how many entries one script copies: the server does nothing else meanwhile.
+// maxParkings bounds how many entries one script call copies: the server does nothing else meanwhile.
 const maxParkings = 100
 
-// Park implements Store. Bodies stay on the server, but for those of entries that are not in their stream any more.
+// Park implements Store. The server copies the entries; only those that were trimmed are sent.
 func (r *Redis) Park(ctx context.Context, partition int, parkings []Parking) ([]wire.ID, error) {
 	ids := make([]wire.ID, len(parkings))
 	for first := 0; first < len(parkings); first += maxParkings {
-		some := parkings[first:min(first+maxParkings, len(parkings))]
-		if err := r.park(ctx, partition, some, ids[first:]); err != nil {
+		chunk := parkings[first:min(first+maxParkings, len(parkings))]
+		if err := r.park(ctx, partition, chunk, ids[first:]); err != nil {
 			return nil, fmt.Errorf("park entries of %s in %s: %w", r.keys.Stream(partition), r.stream, err)
 		}
 	}
 	return ids, nil
 }
 
-// park runs the script, and once more for what is not in its stream any more.
+// park runs the script, and again with their fields for the entries that were trimmed.
 func (r *Redis) park(ctx context.Context, partition int, parkings []Parking, ids []wire.ID) error {
-	answers, err := r.runPark(ctx, partition, parkings, false)
+	replies, err := r.runPark(ctx, partition, parkings, false)
 	if err != nil {
 		return err
 	}
 	var missing []Parking
 	var places []int
-	for i, answer := range answers {
-		ids[i] = newID(answer)
-		if answer == answerMissing {
+	for i, reply := range replies {
+		ids[i] = parseNewID(reply)
+		if reply == replyMissing {
 			missing, places = append(missing, parkings[i]), append(places, i)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	if answers, err = r.runPark(ctx, partition, missing, true); err != nil {
+	if replies, err = r.runPark(ctx, partition, missing, true); err != nil {
 		return err
 	}
-	for i, answer := range answers {
-		ids[places[i]] = newID(answer)
+	for i, reply := range replies {
+		ids[places[i]] = parseNewID(reply)
 	}
 	return nil
 }
 
-// answerMissing is what the script answers of an entry that needs its fields sent along.
-const answerMissing = "missing"
+// replyMissing is the script's reply for an entry whose fields it needs.
+const replyMissing = "missing"
 
-// newID is the id that an entry has got, zero where the answer is another.
-func newID(answer string) wire.ID {
-	id, _ := wire.ParseID(answer)
+// parseNewID returns the id that an entry got, zero for any other reply.
+func parseNewID(reply string) wire.ID {
+	id, _ := wire.ParseID(reply)
 	return id
 }
 
@@ -84,19 +84,19 @@ func (r *Redis) runPark(ctx context.Context, partition int, parkings []Parking, 
 	for _, parking := range parkings {
 		var fields []Field
 		if withFields {
-			fields = known(parking.Entry)
+			fields = parking.Fields()
 		}
 		args = append(args, parking.Entry.ID.String(), 2*len(fields))
 		args = appendFields(args, fields)
-		args = appendFields(args, parking.Failure.meta(r.keys.Stream(partition), partition, parking.Entry.ID))
-		args = append(args, metaWhole)
+		args = appendFields(args, parking.metadata(r.keys.Stream(partition), partition))
+		args = append(args, metaComplete)
 	}
-	keys := []string{r.keys.Stream(partition), r.stream, r.index, r.gone, r.positions, r.meta}
-	answers, err := redis.NewScript(parkScript).Run(ctx, r.client, keys, args...).StringSlice()
-	if err == nil && len(answers) != len(parkings) {
-		err = fmt.Errorf("%d answers to %d entries", len(answers), len(parkings))
+	keys := []string{r.keys.Stream(partition), r.stream, r.index, r.removed, r.positions, r.meta}
+	replies, err := redis.NewScript(parkScript).Run(ctx, r.client, keys, args...).StringSlice()
+	if err == nil && len(replies) != len(parkings) {
+		err = fmt.Errorf("%d replies to %d entries", len(replies), len(parkings))
 	}
-	return answers, err
+	return replies, err
 }
 
 func appendFields(args []any, fields []Field) []any {
@@ -108,14 +108,14 @@ func appendFields(args []any, fields []Field) []any {
 
 // List implements Store.
 func (r *Redis) List(ctx context.Context, after wire.ID, limit int) ([]Entry, error) {
-	first, some := next(after)
-	if !some {
+	first, exists := next(after)
+	if !exists {
 		return nil, nil
 	}
 	return r.readRange(ctx, first.String(), "+", limit)
 }
 
-// next is the least id above another. There is none above the greatest.
+// next returns the least id above another, and false for the greatest.
 func next(id wire.ID) (wire.ID, bool) {
 	switch {
 	case id.Seq < math.MaxUint64:
@@ -136,16 +136,15 @@ func (r *Redis) Find(ctx context.Context, id wire.ID) (Entry, bool, error) {
 	return entries[0], true, nil
 }
 
-// readRange is XRANGE as Redis answers it: go-redis would make a map of each entry, in which a field that stands twice is
-// there once, and none has a place.
+// readRange sends XRANGE itself, since go-redis makes a map of each entry, which keeps neither order nor repeated names.
 func (r *Redis) readRange(ctx context.Context, first, last string, limit int) ([]Entry, error) {
-	answer, err := r.client.Do(ctx, "XRANGE", r.stream, first, last, "COUNT", limit).Slice()
+	reply, err := r.client.Do(ctx, "XRANGE", r.stream, first, last, "COUNT", limit).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.stream, err)
 	}
-	entries := make([]Entry, 0, len(answer))
-	for _, one := range answer {
-		entry, err := parseAnswer(one)
+	entries := make([]Entry, 0, len(reply))
+	for _, raw := range reply {
+		entry, err := parseReply(raw)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", r.stream, err)
 		}
@@ -154,8 +153,8 @@ func (r *Redis) readRange(ctx context.Context, first, last string, limit int) ([
 	return entries, nil
 }
 
-func parseAnswer(one any) (Entry, error) {
-	pair, _ := one.([]any)
+func parseReply(raw any) (Entry, error) {
+	pair, _ := raw.([]any)
 	if len(pair) != 2 {
 		return Entry{}, fmt.Errorf("an entry of %d parts", len(pair))
 	}
@@ -169,10 +168,10 @@ func parseAnswer(one any) (Entry, error) {
 	for i := range values {
 		texts[i], _ = values[i].(string)
 	}
-	return parse(id, pairs(texts)), nil
+	return parse(id, toFields(texts)), nil
 }
 
-func pairs(texts []string) []Field {
+func toFields(texts []string) []Field {
 	fields := make([]Field, 0, len(texts)/2)
 	for i := 0; i+1 < len(texts); i += 2 {
 		fields = append(fields, Field{texts[i], texts[i+1]})
@@ -182,7 +181,7 @@ func pairs(texts []string) []Field {
 
 // Remove implements Store.
 func (r *Redis) Remove(ctx context.Context, id wire.ID) (Entry, bool, error) {
-	keys := []string{r.stream, r.index, r.gone, r.positions, r.meta}
+	keys := []string{r.stream, r.index, r.removed, r.positions, r.meta}
 	meta, err := redis.NewScript(removeScript).Run(ctx, r.client, keys, id.String(), 2*len(metaNames)).StringSlice()
 	if err != nil {
 		return Entry{}, false, fmt.Errorf("remove %s from %s: %w", id, r.stream, err)
@@ -190,7 +189,7 @@ func (r *Redis) Remove(ctx context.Context, id wire.ID) (Entry, bool, error) {
 	if len(meta) == 0 {
 		return Entry{}, false, nil
 	}
-	entry := parse(id, pairs(meta))
+	entry := parse(id, toFields(meta))
 	entry.Fields = nil
 	return entry, true, nil
 }

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// countStep is how many entries one call counts at most. The server does nothing else meanwhile.
+	// countStep bounds how many entries one call counts: the server does nothing else meanwhile.
 	countStep = 2_500
-	// countBytes ends a call earlier: the server copies the entries that it counts.
+	// countBytes ends a call early: the server copies the entries that it counts.
 	countBytes = 1 << 20
 )
 
-// countScript counts entries and sends none. KEYS: stream. ARGV: id to begin behind, last id, countStep, countBytes.
-// Returns how many there are, and the id to go on behind, empty when these were all.
+// countScript counts entries without sending them. KEYS: stream. ARGV: id to start after, last id, countStep, countBytes.
+// Returns how many it counted, and the id to continue after, empty when these were all.
 var countScript = redis.NewScript(`
-local after, limit, most = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+local after, limit, maxBytes = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local seen, bytes, count = 0, 0, 5
-while seen < limit and bytes < most do
+while seen < limit and bytes < maxBytes do
   count = math.min(2 * count, 100, limit - seen) -- few at first: they may be large
   local page = redis.call('XRANGE', KEYS[1], '(' .. after, ARGV[2], 'COUNT', count)
   seen = seen + #page
@@ -34,9 +34,8 @@ end
 return {seen, after}
 `)
 
-// Count counts the entries that stand behind an id, up to and with another one, in steps that are short for the server.
-// Beyond the limit it stops and says that there are more; a limit of 0 is none. Entries that are removed
-// meanwhile may or may not be counted.
+// Count counts the entries after one id up to and including another, in steps that are short for the server. At the limit
+// it stops and reports that there may be more; 0 is no limit. Entries that are removed meanwhile may or may not be counted.
 func (a *Admin) Count(ctx context.Context, partition int, after, last wire.ID, limit int64) (counted int64, more bool, err error) {
 	key := a.keys.Stream(partition)
 	from := after.String()
@@ -52,7 +51,7 @@ func (a *Admin) Count(ctx context.Context, partition int, after, last wire.ID, l
 			return counted, true, fmt.Errorf("count entries of %s: %w", key, err)
 		}
 		if len(values) != 2 {
-			return counted, true, fmt.Errorf("count entries of %s: %w", key, errAnswer)
+			return counted, true, fmt.Errorf("count entries of %s: %w", key, errReply)
 		}
 		step, _ := values[0].(int64)
 		from, _ = values[1].(string)

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -14,17 +12,15 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-func TestCountingStopsAtItsLimit(t *testing.T) {
+func TestCountStopsAtItsLimit(t *testing.T) {
 	t.Parallel()
-	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
+	server, client := startServer(t)
 	body := strings.Repeat("x", 50_000) // a step is thirty of these
 	for n := 1; n <= 120; n++ {
 		_, err := server.XAdd("s:{bets}:0", fmt.Sprintf("%d-0", n), []string{"b", body})
 		require.NoError(t, err)
 	}
-	admin := position.NewAdmin(client, wire.Keys{Topic: "bets"}, "payout")
+	admin := position.NewAdmin(client, keys, "payout")
 	for _, row := range []struct {
 		after, last uint64
 		limit       int64
@@ -33,8 +29,8 @@ func TestCountingStopsAtItsLimit(t *testing.T) {
 	}{
 		{0, 120, 0, 120, false},
 		{0, 120, 60, 60, true},
-		{0, 120, 61, 90, true},   // a whole step
-		{0, 120, 120, 120, true}, // which may have been the last, and nobody knows
+		{0, 120, 61, 90, true},   // a step is not cut short
+		{0, 120, 120, 120, true}, // there may be more
 		{1, 120, 120, 119, false},
 		{120, 120, 0, 0, false},
 		{120, 110, 0, 0, false},

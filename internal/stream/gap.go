@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -8,45 +9,59 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Gap is a hole: entries that vanished from a stream before they were read, or out of reach of its reader.
+// Gap is entries that vanished from a stream before they were read, or that its reader cannot reach.
 type Gap struct {
 	Kind      GapKind
 	Position  wire.ID // the last entry that was read before it
-	First     wire.ID // the first surviving entry behind it; zero when there is none, or which one it is cannot be told
-	Lost      int64   // entries that are gone; meaningful when LostKnown
+	First     wire.ID // the first surviving entry behind it; zero when there is none, or it is unknown
+	Lost      int64   // number of entries; meaningful when LostKnown
 	LostKnown bool
 	At        time.Time // when it was found
 }
 
-// GapKind is how entries vanished.
+// GapKind is how entries vanished before they were read. It has the methods String, MarshalText and UnmarshalText.
 type GapKind int
 
 // The kinds.
 const (
-	GapTrimmed  GapKind = iota + 1 // everything before the first surviving entry is gone
-	GapDeleted                     // entries between others are gone
-	GapGone                        // the stream that was read is gone, or was emptied into a new one
-	GapReplaced                    // the stream under the key is another one, or lacks what it had: it counts less than was read
-	GapAhead                       // the stream ends below the position, and what is added up to that is not read
+	GapUnknown  GapKind = iota // never reported
+	GapTrimmed                 // everything before the first surviving entry is gone: by MAXLEN or MINID of a producer, by XTRIM, or by XDEL
+	GapDeleted                 // entries between others are gone, by XDEL
+	GapGone                    // the stream is gone: by DEL or FLUSHALL, evicted, or lost in a restart of Redis without persistence
+	GapReplaced                // the stream counts fewer entries than were read: it was deleted and begun again, or a failover promoted a replica that lacked some
+	GapAhead                   // for the same reasons the stream ends below the position, and what is added up to there is not read
 )
 
-var kindNames = [...]string{"", "trimmed", "deleted", "gone", "replaced", "ahead"}
+var gapKinds = [...]string{"unknown", "trimmed", "deleted", "gone", "replaced", "ahead"}
 
-// String is the kind in one word.
+// GapKinds are the kinds that are reported.
+func GapKinds() []GapKind { return []GapKind{GapTrimmed, GapDeleted, GapGone, GapReplaced, GapAhead} }
+
+// String is the kind in one word, for logs and metrics.
 func (k GapKind) String() string {
-	if k <= 0 || int(k) >= len(kindNames) {
+	if k < 0 || int(k) >= len(gapKinds) {
 		return "GapKind(" + strconv.Itoa(int(k)) + ")"
 	}
-	return kindNames[k]
+	return gapKinds[k]
 }
 
-// kindOf is the kind of that name, 0 where there is none.
-func kindOf(name string) GapKind { return GapKind(max(0, slices.Index(kindNames[:], name))) }
+// MarshalText renders the kind as String does.
+func (k GapKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// stands tells that the kind is a state of the stream, which lasts, rather than something that happened.
-func (k GapKind) stands() bool { return k == GapGone || k == GapAhead }
+// UnmarshalText reads what MarshalText wrote.
+func (k *GapKind) UnmarshalText(text []byte) error {
+	at := slices.Index(gapKinds[:], string(text))
+	if at < 0 {
+		return fmt.Errorf("no gap kind is called %q", text)
+	}
+	*k = GapKind(at)
+	return nil
+}
 
-// String is the hole in one line.
+// lasts reports whether the kind is a state of the stream, rather than an event.
+func (k GapKind) lasts() bool { return k == GapGone || k == GapAhead }
+
+// String describes the gap in one line.
 func (g *Gap) String() string {
 	lost := "an unknown number of entries"
 	switch {
@@ -59,9 +74,9 @@ func (g *Gap) String() string {
 	case GapDeleted:
 		return lost + " deleted unread somewhere behind " + g.Position.String()
 	case GapGone:
-		return "the stream is gone that was read up to " + g.Position.String()
+		return "the stream that was read up to " + g.Position.String() + " is gone"
 	case GapReplaced:
-		return "the stream counts fewer entries than were read up to " + g.Position.String() + ": it is another one, or an older state of it"
+		return "the stream counts fewer entries than were read up to " + g.Position.String() + ": it was replaced, or is an older state of it"
 	case GapAhead:
 		return "the stream ends below " + g.Position.String() + ", up to where it counts as read: " + lost + " not read"
 	default:
@@ -72,8 +87,8 @@ func (g *Gap) String() string {
 	}
 }
 
-// grown is what a hole has become: another one, or more of the same.
-func (g *Gap) grown(more Gap) Gap {
+// merged is the gap with more of the same kind added to it, or another gap in its place.
+func (g *Gap) merged(more Gap) Gap {
 	if g != nil && g.Kind == more.Kind && g.LostKnown && more.LostKnown {
 		more.Position, more.At = g.Position, g.At
 		more.Lost += g.Lost

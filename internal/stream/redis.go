@@ -16,11 +16,11 @@ import (
 type Redis struct {
 	client redis.UniversalClient
 	keys   wire.Keys
-	types  map[string]bool // that are wanted; nil: all
+	types  map[string]bool // wanted types; nil for all
 }
 
-// NewRedis returns the source of a topic's streams. With types given, only entries of one of them are decoded
-// and handed on; an entry without a type is of none.
+// NewRedis returns the source of a topic's streams. If types are given, only entries of these are decoded and
+// returned; an entry without a type is of none of them.
 func NewRedis(client redis.UniversalClient, keys wire.Keys, types []string) *Redis {
 	source := &Redis{client: client, keys: keys}
 	for _, name := range types {
@@ -33,71 +33,75 @@ func NewRedis(client redis.UniversalClient, keys wire.Keys, types []string) *Red
 }
 
 // Read implements Source.
-func (r *Redis) Read(ctx context.Context, partition int, ask Ask) (Answer, error) {
+//
+// Two decoders read replies: the one of this package, which allocates far less, where a reader is behind, and go-redis's
+// where it waits. The raw command that the former needs has the client's ReadTimeout: go-redis adds the time that a
+// command blocks only to commands that it makes itself, and a client's timeout may be shorter than Block.
+func (r *Redis) Read(ctx context.Context, partition int, request ReadRequest) (ReadResult, error) {
 	key := r.keys.Stream(partition)
-	if ask.Block == 0 {
-		return r.look(ctx, key, ask)
+	if request.Block == 0 {
+		return r.readWithTail(ctx, key, request)
 	}
-	return r.plain(ctx, key, ask, ask.Block)
+	return r.readAlone(ctx, key, request, request.Block)
 }
 
-// look reads and describes the stream in one transaction: what is counted of it would otherwise not fit what was read.
-// A server that refuses a transaction to this user, or a description, is read without, and the answer says why.
-func (r *Redis) look(ctx context.Context, key string, ask Ask) (Answer, error) {
+// readWithTail reads and describes the stream in one transaction, so that the two agree. If the server refuses this user
+// the transaction or the description, it reads without, and the result says why.
+func (r *Redis) readWithTail(ctx context.Context, key string, request ReadRequest) (ReadResult, error) {
 	raw := newRawReply()
 	defer raw.release()
 	var described *redis.Cmd
-	read := redis.NewRawWriteToCmd(ctx, raw, "xread", "count", ask.Count, "streams", key, ask.After.String())
+	read := redis.NewRawWriteToCmd(ctx, raw, "xread", "count", request.Count, "streams", key, request.After.String())
 	read.SetFirstKeyPos(4)
 	_, err := r.client.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
 		described = tailScript.Eval(ctx, transaction, []string{key})
 		return transaction.Process(ctx, read)
 	})
-	if refusal := redis.Error(nil); errors.As(err, &refusal) && !errors.Is(err, redis.Nil) && read.Err() != nil {
-		answer, readErr := r.plain(ctx, key, ask, -1)
-		answer.Blind = fmt.Errorf("describe %s: %w", key, err)
-		return answer, readErr
+	if refused := redis.Error(nil); errors.As(err, &refused) && !errors.Is(err, redis.Nil) && read.Err() != nil {
+		result, readErr := r.readAlone(ctx, key, request, -1)
+		result.TailErr = fmt.Errorf("describe %s: %w", key, err)
+		return result, readErr
 	}
 	if read.Err() != nil {
-		return Answer{}, fmt.Errorf("read %s: %w", key, read.Err())
+		return ReadResult{}, fmt.Errorf("read %s: %w", key, read.Err())
 	}
-	answer := Answer{Bytes: len(raw.bytes)}
-	answer.Pages, err = parsePages(raw.bytes, ask.Batch, r.types)
+	result := ReadResult{Bytes: len(raw.bytes)}
+	result.Pages, err = decodePages(raw.bytes, request.Batch, r.types)
 	if read.Val() != int64(len(raw.bytes)) {
-		err = errReply // a hook of the client has made the call twice
+		err = errReply // a hook of the client made the call twice
 	}
 	if err != nil {
-		return Answer{}, fmt.Errorf("read %s: %w", key, err)
+		return ReadResult{}, fmt.Errorf("read %s: %w", key, err)
 	}
-	tail, blind := parseTail(key, described)
-	if answer.Blind = blind; blind == nil {
-		answer.Tail = &tail
+	tail, err := parseTail(key, described)
+	if result.TailErr = err; err == nil {
+		result.Tail = &tail
 	}
-	return answer, nil
+	return result, nil
 }
 
-// plain reads and nothing else. In go-redis a block below 0 is not to wait, and 0 would be for ever.
-func (r *Redis) plain(ctx context.Context, key string, ask Ask, block time.Duration) (Answer, error) {
+// readAlone reads without the tail. In go-redis, a negative block does not wait, and 0 waits forever.
+func (r *Redis) readAlone(ctx context.Context, key string, request ReadRequest, block time.Duration) (ReadResult, error) {
 	streams, err := r.client.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{key}, ID: ask.After.String(), Count: int64(ask.Count), Block: block,
+		Streams: []string{key}, ID: request.After.String(), Count: int64(request.Count), Block: block,
 	}).Result()
 	if errors.Is(err, redis.Nil) {
-		return Answer{}, nil // nothing came in time
+		return ReadResult{}, nil // nothing came in time
 	}
 	if err != nil {
-		return Answer{}, fmt.Errorf("read %s: %w", key, err)
+		return ReadResult{}, fmt.Errorf("read %s: %w", key, err)
 	}
-	var answer Answer
+	var result ReadResult
 	for _, stream := range streams {
 		for _, message := range stream.Messages {
 			id, err := wire.ParseID(message.ID)
 			if err != nil {
-				return Answer{}, fmt.Errorf("read %s: %w", key, err)
+				return ReadResult{}, fmt.Errorf("read %s: %w", key, err)
 			}
-			kind, found := message.Values[wire.FieldType].(string)
-			wanted := r.types == nil || found && r.types[kind]
-			answer.Bytes += sizeOf(message)
-			page := answer.page(wanted, ask.Batch)
+			name, found := message.Values[wire.FieldType].(string)
+			wanted := r.types == nil || found && r.types[name]
+			result.Bytes += sizeOf(message)
+			page := result.page(wanted, request.Batch)
 			page.Read++
 			page.Last = id
 			if wanted {
@@ -107,10 +111,10 @@ func (r *Redis) plain(ctx context.Context, key string, ask Ask, block time.Durat
 			}
 		}
 	}
-	return answer, nil
+	return result, nil
 }
 
-// sizeOf is how many bytes the texts of an entry have.
+// sizeOf is the number of bytes in the texts of an entry.
 func sizeOf(message redis.XMessage) int {
 	size := len(message.ID)
 	for name, value := range message.Values {
@@ -120,10 +124,10 @@ func sizeOf(message redis.XMessage) int {
 	return size
 }
 
-// tailFields is how many values tailScript returns of a stream that exists.
+// tailFields is the number of values that tailScript returns for a stream that exists.
 const tailFields = 5
 
-// tailScript is XINFO STREAM without the first and the last entry, which it would send along whole.
+// tailScript is XINFO STREAM with only the ids of the first and the last entry, not their fields.
 var tailScript = redis.NewScript(`
 local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
 if info.err then
@@ -148,8 +152,8 @@ func (r *Redis) Tail(ctx context.Context, partition int) (Tail, error) {
 	return parseTail(key, tailScript.Run(ctx, r.client, []string{key}))
 }
 
-func parseTail(key string, answer *redis.Cmd) (Tail, error) {
-	values, err := answer.StringSlice()
+func parseTail(key string, described *redis.Cmd) (Tail, error) {
+	values, err := described.StringSlice()
 	if err != nil {
 		return Tail{}, fmt.Errorf("describe %s: %w", key, err)
 	}
@@ -157,7 +161,7 @@ func parseTail(key string, answer *redis.Cmd) (Tail, error) {
 	case 0:
 		return Tail{}, nil
 	case tailFields:
-	default: // a server that is none
+	default: // not a Redis server
 		return Tail{}, fmt.Errorf("describe %s: %d values, not %d", key, len(values), tailFields)
 	}
 	tail := Tail{Exists: true}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,145 +13,157 @@ import (
 
 	"github.com/redisevents/restatestart/internal/position"
 	"github.com/redisevents/restatestart/internal/stream"
+	"github.com/redisevents/restatestart/internal/testkit"
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
 func TestResetsAreHonouredWhileRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.add(0, 1, 6)
-		r.run()
-		pass(5 * time.Second)
-		require.Equal(t, "6-0", r.position(0))
-		r.store.RequestReset(0, "2-0|2026-09-06T11:22:33.4440000+00:00")
-		pass(5 * time.Second)
-		assert.Equal(t, []string{"0: m1", "0: m2", "0: m3", "0: m4", "0: m5", "0: m6", "0: m3", "0: m4", "0: m5", "0: m6"}, splitDeliveries(r.deliveries()))
-		assert.Equal(t, "6-0", r.position(0))
-		r.store.RequestReset(0, "5-0|forward and back are the same")
-		pass(5 * time.Second)
-		assert.Len(t, splitDeliveries(r.deliveries()), 11)
-		_, _ = r.stop()
+		h := newHarness(t, 0)
+		h.add(0, 1, 6)
+		h.run()
+		testkit.Pass(5 * time.Second)
+		require.Equal(t, "6-0", h.position(0))
+		h.store.RequestReset(0, "2-0|2026-09-06T11:22:33.4440000+00:00")
+		testkit.Pass(5 * time.Second)
+		assert.Equal(t, []string{"0: m1", "0: m2", "0: m3", "0: m4", "0: m5", "0: m6", "0: m3", "0: m4", "0: m5", "0: m6"}, h.delivered())
+		assert.Equal(t, "6-0", h.position(0))
+		h.store.RequestReset(0, "5-0|forward and back are the same")
+		testkit.Pass(5 * time.Second)
+		assert.Len(t, h.delivered(), 11)
+		h.stop()
 	})
 }
 
 func TestAResetEndsAHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.config.BatchSize = 1
-		r.add(0, 1, 4)
-		r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
+		h := newHarness(t, 0)
+		h.config.BatchSize = 1
+		h.add(0, 1, 4)
+		h.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
 			if bodies(entries) == "m2" {
-				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("never")}
+				return hold(entries)
 			}
 			return stream.Verdict{}
 		}
-		r.run()
-		pass(100 * time.Second)
-		require.Equal(t, "1-0", r.position(0))
-		r.store.RequestReset(0, "2-0")
-		pass(3 * time.Second)
-		assert.Equal(t, "4-0", r.position(0), "the operator stepped over it")
-		assert.Equal(t, stream.Idle, r.status(0).State)
-		_, _ = r.stop()
+		h.run()
+		testkit.Pass(100 * time.Second)
+		require.Equal(t, "1-0", h.position(0))
+		h.store.RequestReset(0, "2-0")
+		testkit.Pass(3 * time.Second)
+		assert.Equal(t, "4-0", h.position(0), "the operator stepped over it")
+		assert.Equal(t, stream.StateIdle, h.status(0).State)
+		h.stop()
 	})
 }
 
-// What was in hand when the reset came is not recorded after it, and what was read ahead is not handed over.
-func TestAResetIsNotOverrunByWhatWasInHand(t *testing.T) {
+// The batch that is being delivered when the reset comes does not move the position, and what was read ahead is not delivered.
+func TestAResetIsNotOverwrittenByTheBatchBeingDelivered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.add(0, 1, 9)
-		first := true
-		r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
-			if first {
-				first = false
-				time.Sleep(10 * time.Second)
-			}
-			return stream.Verdict{}
-		}
-		r.run()
-		r.store.RequestReset(0, "7-0")
-		pass(9 * time.Second)
-		assert.Equal(t, "0-0", r.position(0))
-		pass(5 * time.Second)
-		assert.Equal(t, []string{"0: m1 m2 m3", "0: m8 m9"}, r.deliveries())
-		assert.Equal(t, "9-0", r.position(0))
-		_, _ = r.stop()
+		h := newHarness(t, 0)
+		h.add(0, 1, 9)
+		h.sleepIn(1)
+		h.run()
+		h.store.RequestReset(0, "7-0")
+		testkit.Pass(9 * time.Second)
+		assert.Equal(t, "0-0", h.position(0))
+		testkit.Pass(5 * time.Second)
+		assert.Equal(t, []string{"0: m1 m2 m3", "0: m8 m9"}, h.deliveries())
+		assert.Equal(t, "9-0", h.position(0))
+		h.stop()
 	})
 }
 
-func TestAResetBackwardsIsNotOverrunByWhatWasInHand(t *testing.T) {
+func TestAResetBackwardsIsNotOverwrittenByTheBatchBeingDelivered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.add(0, 1, 9)
-		done := 0
-		r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
-			switch done++; {
-			case done < 3:
-				return stream.Verdict{}
-			case done == 3:
-				time.Sleep(10 * time.Second)
-				return stream.Verdict{}
-			default:
-				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("down")}
-			}
-		}
-		r.run()
-		pass(2 * time.Second)
-		require.Equal(t, "6-0", r.position(0))
-		r.store.RequestReset(0, "1-0")
-		pass(30 * time.Second)
-		assert.Equal(t, []string{"0: m1 m2 m3", "0: m4 m5 m6", "0: m7 m8 m9", "0: m2 m3 m4"}, r.deliveries()[:4])
-		assert.Equal(t, "1-0", r.position(0))
-		_, _ = r.stop()
-		assert.Equal(t, "1-0", r.position(0))
+		h := newHarness(t, 0)
+		h.add(0, 1, 9)
+		h.sleepIn(3)
+		h.run()
+		testkit.Pass(2 * time.Second)
+		require.Equal(t, "6-0", h.position(0))
+		h.hold(true)
+		h.store.RequestReset(0, "1-0")
+		testkit.Pass(30 * time.Second)
+		assert.Equal(t, []string{"0: m1 m2 m3", "0: m4 m5 m6", "0: m7 m8 m9", "0: m2 m3 m4"}, h.deliveries()[:4])
+		assert.Equal(t, "1-0", h.position(0))
+		h.stop()
+		assert.Equal(t, "1-0", h.position(0))
 	})
 }
 
-// A position that was recorded and not yet written when the reset came is forgotten.
-func TestAResetIsNotOverrunByWhatWasRecorded(t *testing.T) {
+func TestAResetIsNotOverwrittenByAQueuedPosition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.add(0, 1, 6)
-		var hold atomic.Bool
-		r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
-			if hold.Load() {
-				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("down")}
-			}
-			return stream.Verdict{}
-		}
-		r.run()
-		pass(500 * time.Millisecond)
-		require.Equal(t, "6-0", r.status(0).Position.String())
-		require.Equal(t, "0-0", r.position(0), "not written yet")
-		hold.Store(true)
-		r.store.RequestReset(0, "2-0")
-		pass(10 * time.Second)
-		assert.Equal(t, "2-0", r.position(0))
-		_, _ = r.stop()
-		assert.Equal(t, "2-0", r.position(0))
+		h := newHarness(t, 0)
+		h.add(0, 1, 6)
+		h.run()
+		testkit.Pass(500 * time.Millisecond)
+		require.Equal(t, "6-0", h.status(0).Position.String())
+		require.Equal(t, "0-0", h.position(0), "not written yet")
+		h.hold(true)
+		h.store.RequestReset(0, "2-0")
+		testkit.Pass(10 * time.Second)
+		assert.Equal(t, "2-0", h.position(0))
+		h.stop()
+		assert.Equal(t, "2-0", h.position(0))
+	})
+}
+
+// Acknowledged positions are part of each commit, but not over a reset.
+func TestAResetIsNotUndoneByRewritingAPosition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 0)
+		h.add(0, 1, 3)
+		h.run()
+		testkit.Pass(5 * time.Second)
+		h.hold(true)
+		h.store.RequestReset(0, "1-0|")
+		testkit.Pass(5 * time.Minute)
+		assert.Equal(t, "1-0", h.position(0))
+		h.stop()
+	})
+}
+
+func TestAResetOfAReassignedPartitionIsNotUndone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 0, 1)
+		h.add(1, 1, 6)
+		h.run()
+		testkit.Pass(5 * time.Second)
+		require.Equal(t, "6-0", h.position(1))
+		require.NoError(t, h.loop.Assign(t.Context(), []int{0}))
+		testkit.Pass(5 * time.Second)
+		h.hold(true)
+		h.source.Fail(1, errors.New("down"))
+		h.store.RequestReset(1, "1-0|")
+		require.NoError(t, h.loop.Assign(t.Context(), []int{0, 1}))
+		testkit.Pass(5 * time.Minute)
+		assert.Equal(t, "1-0", h.position(1))
+		h.stop()
 	})
 }
 
 func TestAResetWaitsForTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		failing := &failingReset{store: r.store, failures: 3}
-		r.config.Store = failing
-		r.add(0, 1, 3)
-		r.run()
-		pass(2 * time.Second)
-		r.store.RequestReset(0, "1-0")
-		pass(20 * time.Second)
-		assert.Equal(t, []string{"0: m1", "0: m2", "0: m3", "0: m2", "0: m3"}, splitDeliveries(r.deliveries()))
-		assert.Equal(t, "3-0", r.position(0))
-		_, _ = r.stop()
+		h := newHarness(t, 0)
+		failing := &failingReset{store: h.store, failures: 3}
+		h.config.Store = failing
+		h.add(0, 1, 3)
+		h.run()
+		testkit.Pass(2 * time.Second)
+		h.store.RequestReset(0, "1-0")
+		testkit.Pass(20 * time.Second)
+		assert.Equal(t, []string{"0: m1", "0: m2", "0: m3", "0: m2", "0: m3"}, h.delivered())
+		assert.Equal(t, "3-0", h.position(0))
+		h.stop()
 	})
 }
 
@@ -172,107 +183,84 @@ func (f *failingReset) ApplyReset(ctx context.Context, partition int, reset posi
 func TestAResetIsHonouredAtStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0, 1)
-		_, err := r.store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 3}}, {Partition: 1, ID: wire.ID{Ms: 3}}})
-		require.NoError(t, err)
-		r.store.RequestReset(0, "1-0|whenever")
-		r.store.RequestReset(7, "1-0|of a partition that is somebody else's")
-		r.add(0, 1, 3)
-		r.add(1, 1, 3)
-		r.run()
-		pass(2 * time.Second)
-		assert.Equal(t, []string{"0: m2 m3"}, r.deliveries())
-		assert.Equal(t, "3-0", r.position(0))
-		others, err := r.store.Load(t.Context(), []int{7})
+		h := newHarness(t, 0, 1)
+		h.setPosition(0, wire.ID{Ms: 3})
+		h.setPosition(1, wire.ID{Ms: 3})
+		h.store.RequestReset(0, "1-0|whenever")
+		h.store.RequestReset(7, "1-0|of a partition of another consumer")
+		h.add(0, 1, 3)
+		h.add(1, 1, 3)
+		h.run()
+		testkit.Pass(2 * time.Second)
+		assert.Equal(t, []string{"0: m2 m3"}, h.deliveries())
+		assert.Equal(t, "3-0", h.position(0))
+		others, err := h.store.Load(t.Context(), []int{7})
 		require.NoError(t, err)
 		assert.NotNil(t, others[0].Reset)
-		_, _ = r.stop()
+		h.stop()
 	})
 }
 
-// A reset that was withdrawn before it was applied moves nothing, and hands nothing over again.
-func TestAResetThatWasWithdrawnMovesNothing(t *testing.T) {
+// A reset cancelled before it was applied moves nothing, and nothing is redelivered.
+func TestACancelledResetMovesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.add(0, 1, 9)
-		done := 0
-		r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
-			if done++; done == 2 {
-				time.Sleep(10 * time.Second)
-			}
-			return stream.Verdict{}
-		}
-		r.run()
-		r.store.RequestReset(0, "7-0")
-		pass(5 * time.Second)
-		r.store.WithdrawReset(0)
-		pass(20 * time.Second)
-		assert.Equal(t, []string{"0: m1 m2 m3", "0: m4 m5 m6", "0: m7 m8 m9"}, r.deliveries())
-		assert.Equal(t, "9-0", r.position(0))
-		assert.Equal(t, 1, r.log.count("position reset withdrawn"))
-		_, _ = r.stop()
+		h := newHarness(t, 0)
+		h.add(0, 1, 9)
+		h.sleepIn(2)
+		h.run()
+		h.store.RequestReset(0, "7-0")
+		testkit.Pass(5 * time.Second)
+		h.store.CancelReset(0)
+		testkit.Pass(20 * time.Second)
+		assert.Equal(t, []string{"0: m1 m2 m3", "0: m4 m5 m6", "0: m7 m8 m9"}, h.deliveries())
+		assert.Equal(t, "9-0", h.position(0))
+		assert.Equal(t, 1, h.log.Count("position reset cancelled"))
+		h.stop()
 	})
 }
 
-// A reset that another one has replaced gives way to it.
-func TestAResetThatWasReplacedGivesWay(t *testing.T) {
+func TestAResetReplacedByAnotherIsNotApplied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.add(0, 1, 9)
-		first := true
-		r.deliver = func(context.Context, int, []wire.Entry) stream.Verdict {
-			if first {
-				first = false
-				time.Sleep(10 * time.Second)
-			}
-			return stream.Verdict{}
-		}
-		r.run()
-		r.store.RequestReset(0, "7-0")
-		pass(5 * time.Second)
-		applied, err := r.store.ApplyReset(t.Context(), 0, position.Reset{Target: wire.ID{Ms: 7}, Value: "7-0"})
+		h := newHarness(t, 0)
+		h.add(0, 1, 9)
+		h.sleepIn(1)
+		h.run()
+		h.store.RequestReset(0, "7-0")
+		testkit.Pass(5 * time.Second)
+		applied, err := h.store.ApplyReset(t.Context(), 0, position.Reset{Target: wire.ID{Ms: 7}, Value: "7-0"})
 		require.NoError(t, err)
 		require.True(t, applied)
-		r.store.RequestReset(0, "1-0") // and another one in its place
-		pass(20 * time.Second)
-		assert.Equal(t, "9-0", r.position(0))
-		assert.Equal(t, []string{"0: m1 m2 m3", "0: m2 m3 m4", "0: m5 m6 m7", "0: m8 m9"}, r.deliveries(), "the one in its place counts")
-		_, _ = r.stop()
+		h.store.RequestReset(0, "1-0")
+		testkit.Pass(20 * time.Second)
+		assert.Equal(t, "9-0", h.position(0))
+		assert.Equal(t, []string{"0: m1 m2 m3", "0: m2 m3 m4", "0: m5 m6 m7", "0: m8 m9"}, h.deliveries(), "the new one counts")
+		h.stop()
 	})
 }
 
-// A reset that was applied, and whose answer was lost, is not overrun by what was recorded before it.
+// A reset that was applied, and whose answer was lost, is not overwritten by a queued position.
 func TestAResetWhoseAnswerWasLostIsNotUndone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 0)
-		r.config.Store = &lostAnswer{store: r.store}
-		r.add(0, 1, 6)
-		done := 0
-		r.deliver = func(_ context.Context, _ int, entries []wire.Entry) stream.Verdict {
-			switch done++; {
-			case done == 2:
-				time.Sleep(10 * time.Second)
-				return stream.Verdict{}
-			case done > 2:
-				return stream.Verdict{Action: stream.Hold, Remaining: entries, Err: errors.New("down")}
-			}
-			return stream.Verdict{}
-		}
-		r.run()
-		pass(2 * time.Second)
-		r.store.RequestReset(0, "1-0")
-		pass(30 * time.Second)
-		assert.Equal(t, "1-0", r.position(0))
-		assert.Equal(t, "0: m2 m3 m4", r.deliveries()[2])
-		_, _ = r.stop()
-		assert.Equal(t, "1-0", r.position(0))
+		h := newHarness(t, 0)
+		h.config.Store = &lostAnswer{store: h.store}
+		h.add(0, 1, 6)
+		h.sleepIn(2)
+		h.run()
+		testkit.Pass(2 * time.Second)
+		h.hold(true)
+		h.store.RequestReset(0, "1-0")
+		testkit.Pass(30 * time.Second)
+		assert.Equal(t, "1-0", h.position(0))
+		assert.Equal(t, "0: m2 m3 m4", h.deliveries()[2])
+		h.stop()
+		assert.Equal(t, "1-0", h.position(0))
 	})
 }
 
-// lostAnswer applies a first reset and says that it could not.
+// lostAnswer applies the first reset, and returns an error.
 type lostAnswer struct {
 	*store
 

@@ -2,7 +2,7 @@ package telemetry
 
 import "time"
 
-// LogInterval is the least time between two log lines about the same trouble.
+// LogInterval is the least time between two log lines about the same error.
 const LogInterval = 30 * time.Second
 
 // LogLimiter allows one log line per LogInterval. The zero value allows the first at once. It is not safe for

@@ -8,8 +8,8 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Producer is the trace context of whoever published a message, and the two texts that it was read from, as they came.
-// All three are zero where there is none, or a malformed one: such a message is traced on its own.
+// Producer reads a message's trace context, and returns it with the traceparent and tracestate that it was read from. All three
+// are zero when there is none or it is malformed.
 func Producer(traceParent string, headers wire.Headers) (producer trace.SpanContext, parent, state string) {
 	producer, valid := ParseTraceParent(traceParent)
 	if !valid {
@@ -26,11 +26,10 @@ func Producer(traceParent string, headers wire.Headers) (producer trace.SpanCont
 	return producer, traceParent, ""
 }
 
-// headerTraceState is the message header under which a producer may pass on its vendors' trace state: an entry has no
-// field for it.
+// headerTraceState is the message header with the producer's trace state: an entry has no field for it.
 const headerTraceState = "tracestate"
 
-// traceParentLength is that of a traceparent of version 00, and of the known part of a later one.
+// traceParentLength is the length of a traceparent of version 00. Later versions may append to it.
 const traceParentLength = 55
 
 // ParseTraceParent reads a W3C traceparent. It allocates nothing.
@@ -53,7 +52,7 @@ func ParseTraceParent(text string) (producer trace.SpanContext, valid bool) {
 	if err != nil {
 		return trace.SpanContext{}, false
 	}
-	// Version 00 has the flags sampled and random; others are not passed on.
+	// Other flags than these are not defined yet.
 	known := trace.TraceFlags(fromHex(flags[0])<<4|fromHex(flags[1])) & (trace.FlagsSampled | trace.FlagsRandom)
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: known, Remote: true}), true
 }

@@ -1,5 +1,5 @@
-// Package text makes texts of foreign origin (names, answers, errors) fit for an error, a log line or a span: one
-// line, valid UTF-8, of bounded length.
+// Package text makes names, answers and errors of foreign origin safe for an error, a log line or a span: one line, valid UTF-8,
+// of bounded length.
 package text
 
 import (
@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	maxName  = 80  // bytes; a workflow key may be 64 KiB long
-	maxError = 512 // bytes of one cause
+	maxName  = 80  // bytes
+	maxError = 512 // bytes
 )
 
-// OneLine folds white space and drops control characters.
+// OneLine replaces each run of white space and control characters by a space, and bytes that are not UTF-8 by U+FFFD.
 func OneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
 }
 
-// Cut shortens a text to at most limit bytes, between characters.
+// Cut shortens a text to at most limit bytes, between characters, with … at its end.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -35,7 +35,7 @@ func Cut(text string, limit int) string {
 	return text[:end] + more
 }
 
-// QuoteName shortens a name to 80 bytes, and quotes it where it holds anything that needs an escape.
+// QuoteName shortens a name to 80 bytes, and quotes it if it has characters that need an escape.
 func QuoteName(name string) string {
 	name = Cut(name, maxName)
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
@@ -44,7 +44,7 @@ func QuoteName(name string) string {
 	return name
 }
 
-// ErrorLine is an error in one line of at most 512 bytes; it is empty for nil.
+// ErrorLine is the text of an error in one line of at most 512 bytes, empty for nil.
 func ErrorLine(err error) string {
 	if err == nil {
 		return ""
@@ -52,8 +52,7 @@ func ErrorLine(err error) string {
 	return Cut(OneLine(SafeError(err).Error()), maxError)
 }
 
-// SafeError returns an error whose Error method does not panic: err itself, or one that names its type. A typed nil
-// pointer is not nil as an error, and most error types panic when such a one is asked for its text.
+// SafeError returns err, or an error that names its type when its Error method panics, as that of a nil pointer often does.
 func SafeError(err error) (safe error) {
 	if err == nil {
 		return nil

@@ -10,12 +10,12 @@ const (
 	FieldHeaders     = "h"
 )
 
-// Entry is one stream entry, decoded as far as the layout goes: the body stays the producer's bytes.
+// Entry is one stream entry. Its body is the producer's bytes, not decoded.
 type Entry struct {
 	ID            ID
-	Name          string // the id as the server wrote it; empty where nobody read it from one
+	Name          string // the id as the server sent it; empty for an entry that was not read from one
 	Body          string
-	HasBody       bool // false when field b is missing, which makes the entry malformed
+	HasBody       bool // false when field b is missing: the entry is malformed
 	Type          string
 	Key           string // the producer's partition key
 	CorrelationID string
@@ -23,7 +23,7 @@ type Entry struct {
 	Headers       Headers
 }
 
-// SetField sets what a field of that name stands for, and nothing for a name that is not known.
+// SetField sets the part of the entry that a field holds. Unknown names are ignored.
 func SetField(e *Entry, name, value string) {
 	switch name {
 	case FieldBody:
@@ -41,8 +41,8 @@ func SetField(e *Entry, name, value string) {
 	}
 }
 
-// Decode reads the fields of an entry. Every field is optional and unknown fields are ignored. Where Redis
-// holds a field twice, a client that hands out a map keeps the last one: that one counts.
+// Decode reads the fields of an entry. Every field is optional and unknown fields are ignored. Of a field that occurs
+// twice the last one counts, as it is the one in a client's map.
 func Decode(id ID, fields map[string]any) Entry {
 	entry := Entry{ID: id}
 	for _, name := range [...]string{FieldBody, FieldType, FieldKey, FieldCorrelation, FieldTraceParent, FieldHeaders} {
@@ -53,7 +53,7 @@ func Decode(id ID, fields map[string]any) Entry {
 	return entry
 }
 
-// Text is the id as text.
+// Text returns the id as text: as the server sent it, where it did.
 func (e Entry) Text() string {
 	if e.Name == "" {
 		return e.ID.String()
@@ -61,8 +61,8 @@ func (e Entry) Text() string {
 	return e.Name
 }
 
-// Fields renders the entry as the field and value pairs that a producer adds, in the order in which the .NET
-// publisher writes them: b, t and k always, the others only when they hold something.
+// Fields returns the entry as the alternating field names and values of an XADD, in the order of the .NET publisher:
+// b, t and k always, the others only when they are not empty.
 func (e Entry) Fields() []any {
 	fields := make([]any, 0, 12)
 	fields = append(fields, FieldBody, e.Body, FieldType, e.Type, FieldKey, e.Key)

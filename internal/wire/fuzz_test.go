@@ -8,7 +8,7 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// What a header block yields, packed again, yields the same; a broken block is an error, never a panic.
+// Headers survive unpacking and packing; a malformed block is an error, never a panic.
 func FuzzHeaders(f *testing.F) {
 	for _, seed := range []string{"", "5:brand6:orange", "1:a", "x:a1:b", ":a", "9:abc", "0:0:", "00001:a1:b", "2147483648:a", "13:héllo:wörld11:ünïcode:2"} {
 		f.Add(seed)
@@ -41,8 +41,8 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// A position or id that is read is written the same up to leading zeros and the writer, and the id before it is
-// below it. The store's script and this package agree on what an id is: digits, a dash, digits, each within 64 bits.
+// A position survives parsing and formatting, and Before is below it. What is a valid id is defined here once more, as the
+// server-side scripts define it: digits, a dash, digits, each within 64 bits.
 func FuzzPosition(f *testing.F) {
 	for _, seed := range []string{"0-0", "1-2", "1-2-3", "+1-2", "18446744073709551615-18446744073709551615", "18446744073709551616-0", "5-1|x", "5|x", "007-08|a|b", "-", "1-"} {
 		f.Add(seed)
@@ -71,7 +71,7 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// digits tells what fits an unsigned 64-bit number, by the rule that the store's script has.
+// digits reports whether text is an unsigned 64-bit number, by the rule of LuaIDs.
 func digits(text string) bool {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return false
@@ -81,7 +81,7 @@ func digits(text string) bool {
 	return len(text) < len(most) || len(text) == len(most) && text <= most
 }
 
-// An entry that is decoded, and added again as a producer does, is decoded to the same.
+// An entry survives being decoded, added again and decoded.
 func FuzzEntry(f *testing.F) {
 	f.Add(`{"key":"k"}`, "BetSettled", "cust-42", "corr", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "5:brand6:orange", "x", byte(0xFF))
 	f.Add("", "", "", "", "", "", "", byte(0))

@@ -8,17 +8,17 @@ import (
 	"strconv"
 )
 
-// Caps that a publisher keeps to. A reader does not enforce them.
+// Limits of a publisher. A reader does not enforce them.
 const (
 	MaxHeaders     = 64
 	MaxHeaderBytes = 8192
 )
 
-// ErrHeaders is what every malformed header block comes back as.
+// ErrHeaders is wrapped by every error about a malformed header block.
 var ErrHeaders = errors.New("malformed header block")
 
-// Headers is a packed header block: `<len>:<key><len>:<value>` for each header, len counting bytes. It is
-// read lazily, so that a broken block harms only those who look into it.
+// Headers is a packed header block: `<len>:<name><len>:<value>` for each header, len in bytes. It is parsed lazily, so
+// that a malformed block affects only those who read it.
 type Headers string
 
 // Header is one name and value of a block.
@@ -27,8 +27,7 @@ type Header struct {
 	Value string
 }
 
-// PackHeaders packs the headers in the order given. More than MaxHeaders of them, or more than
-// MaxHeaderBytes packed, is an error.
+// PackHeaders packs headers in the order given. More than MaxHeaders of them, or more than MaxHeaderBytes in all, is an error.
 func PackHeaders(headers ...Header) (Headers, error) {
 	if len(headers) > MaxHeaders {
 		return "", fmt.Errorf("%d headers, at most %d fit an entry", len(headers), MaxHeaders)
@@ -49,8 +48,7 @@ func appendField(packed []byte, text string) []byte {
 	return append(packed, text...)
 }
 
-// All yields the headers in order. A malformed block ends with an error wrapping ErrHeaders, after the
-// headers before the fault.
+// All yields the headers in order. A malformed block yields the headers before the fault, then an error wrapping ErrHeaders.
 func (h Headers) All() iter.Seq2[Header, error] {
 	return func(yield func(Header, error) bool) {
 		rest := string(h)
@@ -71,8 +69,8 @@ func (h Headers) All() iter.Seq2[Header, error] {
 	}
 }
 
-// Lookup finds the first header of that name. A fault behind it goes unnoticed; one before it, or anywhere
-// when there is no such header, is an error wrapping ErrHeaders.
+// Lookup returns the first header of that name. A fault before it, or anywhere when there is no such header, is an error
+// wrapping ErrHeaders; one after it is not noticed.
 func (h Headers) Lookup(name string) (value string, found bool, err error) {
 	for header, err := range h.All() {
 		if err != nil {

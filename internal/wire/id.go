@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// ID is the id of a stream entry: the millisecond it was added and a sequence number within it. The zero ID,
-// 0-0, stands before every entry.
+// ID is the id of a stream entry: the millisecond it was added in and a sequence number within it. The zero ID,
+// 0-0, is before every entry.
 //
-// Redis allows unsigned 64-bit halves, the .NET package only signed ones. Both are read; what this package
-// makes up itself (see Before) stays within the signed range, so that a .NET consumer can take it over.
+// Redis allows unsigned 64-bit halves, the .NET package only signed ones. Both are read; an id that this package
+// makes itself (see Before) stays within the signed range, so that a .NET consumer can read it.
 type ID struct {
 	Ms  uint64
 	Seq uint64
@@ -22,30 +22,18 @@ type ID struct {
 
 var errID = errors.New("not a stream id of the form <ms>-<seq>")
 
-// ParseID reads `<ms>-<seq>`: two decimal numbers of digits only. A bare `<ms>`, which Redis itself would
-// take, is refused, as it is by the .NET package.
+// ParseID reads `<ms>-<seq>`: two decimal numbers of digits only. A bare `<ms>`, which Redis accepts, is an error, as in
+// the .NET package.
 func ParseID(text string) (ID, error) {
-	ms, seq, found := strings.Cut(text, "-")
-	if !found {
-		return ID{}, fmt.Errorf("%q: %w", text, errID)
-	}
+	ms, seq, _ := strings.Cut(text, "-")
 	var id ID
-	var err error
-	if id.Ms, err = parseDigits(ms); err != nil {
-		return ID{}, fmt.Errorf("%q: %w", text, errID)
-	}
-	if id.Seq, err = parseDigits(seq); err != nil {
+	var errs [2]error
+	id.Ms, errs[0] = strconv.ParseUint(ms, 10, 64)
+	id.Seq, errs[1] = strconv.ParseUint(seq, 10, 64)
+	if errs != [2]error{} {
 		return ID{}, fmt.Errorf("%q: %w", text, errID)
 	}
 	return id, nil
-}
-
-// parseDigits is strconv.ParseUint without the leading plus sign that it lets pass.
-func parseDigits(text string) (uint64, error) {
-	if text == "" || text[0] < '0' || text[0] > '9' {
-		return 0, errID
-	}
-	return strconv.ParseUint(text, 10, 64)
 }
 
 // String renders the id as Redis does.
@@ -57,7 +45,7 @@ func (id ID) String() string {
 	return string(buf)
 }
 
-// IsZero tells whether the id is 0-0, the place before every entry.
+// IsZero reports whether the id is 0-0.
 func (id ID) IsZero() bool { return id == ID{} }
 
 // Compare orders ids as Redis does: by millisecond, then by sequence number.
@@ -68,7 +56,7 @@ func (id ID) Compare(other ID) int {
 	return cmp.Compare(id.Seq, other.Seq)
 }
 
-// Before is the greatest id below this one: reading strictly after it reads this one first. 0-0 stays 0-0.
+// Before returns the position that is read from to get this entry first: the greatest id below it. 0-0 stays 0-0.
 func (id ID) Before() ID {
 	switch {
 	case id.Seq > 0:
@@ -80,13 +68,13 @@ func (id ID) Before() ID {
 	}
 }
 
-// FirstAt is the position from which reading begins with the first entry added at or after a time.
+// FirstAt returns the position that is read from to get the first entry added at or after t first.
 func FirstAt(t time.Time) ID {
 	return ID{Ms: uint64(max(0, t.UnixMilli()))}.Before()
 }
 
-// maxTime is as late as JSON can say in any time zone.
+// maxTime is the latest time that JSON can represent in every time zone.
 const maxTime = 253370764800000 // 9999-01-01
 
-// Time is when an entry of that id was added, if its id is a time.
+// Time returns when the entry was added, if Redis generated its id.
 func (id ID) Time() time.Time { return time.UnixMilli(int64(min(id.Ms, maxTime))) }

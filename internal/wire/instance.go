@@ -6,18 +6,18 @@ import (
 	"encoding/hex"
 )
 
-// InstanceID tells the writers of positions apart. Two processes that derive it from the same name are the
-// same writer, whatever language they are written in.
+// InstanceID identifies a writer of positions. Processes that derive it from the same name are the same writer, in .NET
+// and Go alike.
 type InstanceID [16]byte
 
-// DeriveInstanceID makes the id of a name, as the .NET package does: 16 bytes of its SHA-256 with the version
-// and variant bits of a UUID set.
+// DeriveInstanceID returns the id of a name, as the .NET package makes it: 16 bytes of its SHA-256 with the version and
+// variant bits of a UUID set.
 func DeriveInstanceID(name string) InstanceID {
 	sum := sha256.Sum256([]byte(name))
 	return stamp(InstanceID(sum[:16]))
 }
 
-// RandomInstanceID makes an id for a process that has no lasting name.
+// RandomInstanceID returns an id for a process without a stable name.
 func RandomInstanceID() InstanceID {
 	var id InstanceID
 	// Since Go 1.24 crypto/rand.Read never returns an error.
@@ -31,7 +31,7 @@ func stamp(id InstanceID) InstanceID {
 	return id
 }
 
-// String renders the id in .NET's mixed-endian layout: the first three groups little-endian.
+// String renders the id as .NET does: the first three groups are little-endian.
 func (id InstanceID) String() string {
 	order := [16]byte{id[3], id[2], id[1], id[0], id[5], id[4], id[7], id[6]}
 	copy(order[8:], id[8:])

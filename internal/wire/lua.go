@@ -1,11 +1,10 @@
 package wire
 
-// LuaIDs reads and compares ids in a script on the server. What counts as an id is what ParseID takes. Ids are 64-bit
-// and Lua's numbers are not, so that they are compared as text: of two numbers without leading zeros the longer one is
-// the greater.
+// LuaIDs parses and compares ids in a server-side script. It accepts the ids that ParseID accepts. Lua's numbers cannot
+// hold 64 bits, so the halves are compared as text: of two numbers without leading zeros the longer one is the greater.
 //
-// parse gives the halves of a position's value, or of an id, and nil of what is none. ahead tells whether the first id
-// is greater than the second one.
+// parse returns the halves of an id or of a position's value, and nil for anything else. ahead reports whether the first
+// id is greater than the second.
 const LuaIDs = `
 local function below(a, b)
   if #a ~= #b then return #a < #b end

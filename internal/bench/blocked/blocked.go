@@ -18,6 +18,7 @@ import (
 
 	"github.com/redisevents/restatestart"
 	"github.com/redisevents/restatestart/internal/bench/child"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 // Setup is what is waiting, and for how long.
@@ -30,13 +31,13 @@ type Setup struct {
 
 // Held is what was found.
 type Held struct {
-	Most     int // bytes of the heap after a collection, beyond what there was before Run: the most of all looks
-	Looks    int
+	Most     int // bytes of the heap after a collection, beyond what there was before Run: the maximum of all samples
+	Samples  int
 	Allowed  int // ReadAhead × BatchSize × EntrySize × 2, of every partition
 	Requests int // POSTs that were refused
 }
 
-// interval is the time between two looks. Nothing in the library takes as long, so that they find it at any point.
+// interval is the time between two samples. Nothing in the library takes as long, so that samples are taken at any point.
 const interval = 97 * time.Second
 
 // Serve is the main of a process that measures. Virtual time is to be had only within a test, which is why it is one.
@@ -59,7 +60,7 @@ func serve(t *testing.T) {
 	}
 }
 
-// Measure lets a Consumer run against an ingress that refuses everything, and looks at the heap now and then.
+// Measure lets a Consumer run against an ingress that refuses everything, and samples the heap.
 func Measure(t *testing.T, setup Setup) (held Held, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { held, err = measure(t, setup) })
@@ -99,7 +100,7 @@ func measure(t *testing.T, setup Setup) (Held, error) {
 	if err != nil {
 		return Held{}, err
 	}
-	consumer, err := restatestart.NewConsumer(client, "bets", restatestart.JSON[anything], starter, restatestart.ConsumerOptions{
+	consumer, err := redisstream.NewConsumer(client, redisstream.Topic("bets"), redisstream.JSON[anything], starter, redisstream.Options{
 		Consumer: "blocked", Partitions: setup.Partitions,
 	})
 	if err != nil {
@@ -111,15 +112,15 @@ func measure(t *testing.T, setup Setup) (Held, error) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- consumer.Run(ctx) }()
-	held := Held{Allowed: restatestart.DefaultReadAhead * restatestart.DefaultBatchSize * setup.EntrySize * 2 * setup.Partitions}
+	held := Held{Allowed: redisstream.DefaultReadAhead * redisstream.DefaultBatchSize * setup.EntrySize * 2 * setup.Partitions}
 	for end := time.Now().Add(setup.Blocked); time.Now().Before(end); {
 		time.Sleep(interval)
 		held.Most = max(held.Most, heap()-before)
-		held.Looks++
+		held.Samples++
 	}
 	blocked := 0
 	for _, partition := range consumer.Status().Partitions {
-		if partition.Blocked != nil && partition.Passed == 0 {
+		if partition.Blocked != nil && partition.Processed == 0 {
 			blocked++
 		}
 	}

@@ -73,7 +73,7 @@ func (p *Process) Call(ctx context.Context, request, response any) error {
 	}
 	if err := p.call(ctx, request, response); err != nil {
 		err = fmt.Errorf("%s: %w", p.name, err)
-		if _, told := errors.AsType[*TaskError](err); !told {
+		if _, reply := errors.AsType[*TaskError](err); !reply {
 			p.broken = err
 		}
 		return err
@@ -95,14 +95,14 @@ func (p *Process) call(ctx context.Context, request, response any) error {
 		if got.err != nil {
 			return fmt.Errorf("it ended: %w", got.err)
 		}
-		var told envelope
-		if err := json.Unmarshal(got.line, &told); err != nil {
+		var reply envelope
+		if err := json.Unmarshal(got.line, &reply); err != nil {
 			return fmt.Errorf("read the answer %q: %w", got.line, err)
 		}
-		if told.Error != "" {
-			return &TaskError{told.Error}
+		if reply.Error != "" {
+			return &TaskError{reply.Error}
 		}
-		return json.Unmarshal(told.Answer, response)
+		return json.Unmarshal(reply.Answer, response)
 	}
 }
 
@@ -149,15 +149,15 @@ func Serve(answer func(request json.RawMessage) (any, error)) error {
 		}
 	}()
 	for request := range requests {
-		var told envelope
+		var reply envelope
 		value, err := answer(request)
 		if err == nil {
-			told.Answer, err = json.Marshal(value)
+			reply.Answer, err = json.Marshal(value)
 		}
 		if err != nil {
-			told = envelope{Error: err.Error()}
+			reply = envelope{Error: err.Error()}
 		}
-		if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(reply); err != nil {
 			return fmt.Errorf("answer: %w", err)
 		}
 	}

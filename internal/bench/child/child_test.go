@@ -68,7 +68,7 @@ func TestAChildThatEndsIsAnError(t *testing.T) {
 	process := start(t)
 	require.ErrorContains(t, process.Call(t.Context(), "exit", new(string)), "echo: it ended")
 	require.Error(t, process.Call(t.Context(), "a", new(string)))
-	require.NoError(t, process.Close(), "it has been told")
+	require.NoError(t, process.Close(), "its error was returned before")
 }
 
 func TestAChildThatHangsIsGivenUpWithTheContext(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 // handle counts what Starter.Handle allocates for a kept message on a canned transport, and what a bare request with
@@ -48,7 +49,7 @@ func newHandle(context.Context) (*handle, error) {
 	h := &handle{starter: starter, client: client}
 	for n := range batch {
 		entry := redis.XMessage{ID: "1-1", Values: map[string]any{"b": Body(n, BodySize), "t": Wanted, "k": ""}}
-		message, err := restatestart.NewMessage("s", 0, entry, restatestart.JSON[bet])
+		message, err := redisstream.NewMessage("s", 0, entry, redisstream.JSON[bet])
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 // latency measures how long an entry takes from just before its XADD until its POST is handed to the transport, on
@@ -44,8 +45,8 @@ func newLatency(task Task) (*latency, error) {
 }
 
 func (l *latency) round(ctx context.Context, prefix string, watch *stopwatch) error {
-	consumer, err := restatestart.NewConsumer(l.redis, l.task.Topic, restatestart.JSON[bet], l.starter, restatestart.ConsumerOptions{
-		Consumer: "latency-" + prefix, Partitions: l.task.Partitions, StartFrom: restatestart.FromNow(),
+	consumer, err := redisstream.NewConsumer(l.redis, redisstream.Topic(l.task.Topic), redisstream.JSON[bet], l.starter, redisstream.Options{
+		Consumer: "latency-" + prefix, Partitions: l.task.Partitions, StartFrom: redisstream.FromNow(),
 	})
 	if err != nil {
 		return err

@@ -11,11 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redisevents/restatestart"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 const (
-	// look is the time between two looks at the status of a consumer that has seen every message.
-	look = 200 * time.Microsecond
+	// poll is the time between two polls of the status of a consumer that has seen every message.
+	poll = 200 * time.Microsecond
 	// block is shorter than the default so that a consumer stops sooner. While there are entries it does nothing.
 	block = 100 * time.Millisecond
 )
@@ -58,7 +59,7 @@ func (o *ours) start(message *restatestart.Message[bet]) (restatestart.Start, er
 func (o *ours) round(ctx context.Context, prefix string, watch *stopwatch) error {
 	o.prefix, o.last, o.all = prefix, int64(wanted(o.task)), make(chan struct{})
 	o.seen.Store(0)
-	consumer, err := restatestart.NewConsumer(o.redis, o.task.Topic, restatestart.JSON[bet], o.starter, restatestart.ConsumerOptions{
+	consumer, err := redisstream.NewConsumer(o.redis, redisstream.Topic(o.task.Topic), redisstream.JSON[bet], o.starter, redisstream.Options{
 		Consumer: "ours-" + prefix, Partitions: o.task.Partitions, BatchSize: cmp.Or(o.task.Batch, batch), Block: block, Types: o.task.Types,
 	})
 	if err != nil {
@@ -86,7 +87,7 @@ func (o *ours) round(ctx context.Context, prefix string, watch *stopwatch) error
 
 // await waits until the positions have moved past everything. The status is asked for only once Keep has seen all:
 // asking has its price.
-func (o *ours) await(consumer *restatestart.Consumer[bet], ended <-chan error) error {
+func (o *ours) await(consumer *redisstream.Consumer[bet], ended <-chan error) error {
 	select {
 	case <-o.all:
 	case err := <-ended:
@@ -96,7 +97,7 @@ func (o *ours) await(consumer *restatestart.Consumer[bet], ended <-chan error) e
 		select {
 		case err := <-ended:
 			return errors.Join(errors.New("it ended early"), err)
-		case <-time.After(look):
+		case <-time.After(poll):
 		}
 	}
 	return nil
@@ -113,10 +114,10 @@ func wanted(task Task) int {
 // OneIn is how many messages there are for each of the type Wanted, in topics of two types.
 const OneIn = 20
 
-func passed(consumer *restatestart.Consumer[bet]) int64 {
+func passed(consumer *redisstream.Consumer[bet]) int64 {
 	sum := int64(0)
 	for _, partition := range consumer.Status().Partitions {
-		sum += partition.Passed
+		sum += partition.Processed
 	}
 	return sum
 }

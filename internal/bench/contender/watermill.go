@@ -16,7 +16,7 @@ import (
 )
 
 // mill is watermill as its documentation has it: a router with the middleware of its examples and a handler for each
-// topic, which subscribes under a consumer group. A subscription hands over one message at a time, so that as many starts
+// topic, which subscribes under a consumer group. A subscription delivers one message at a time, so as many starts
 // are under way as there are topics, whatever the parallelism.
 type mill struct {
 	task   Task

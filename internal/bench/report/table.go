@@ -30,7 +30,7 @@ func AtMost(bound float64) Target { return Target{bound, false} }
 
 func (t Target) none() bool { return t == Target{} }
 
-// Met tells whether a value reaches the target.
+// Met reports whether a value reaches the target.
 func (t Target) Met(value float64) bool {
 	if t.Above {
 		return value >= t.Bound

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Tally tells which of the expected starts came, and which came twice. Keys are a prefix and a number from 0.
+// Tally records which of the expected starts came, and which came twice. Keys are a prefix and a number from 0.
 type Tally struct{ expected atomic.Pointer[expectation] }
 
 type expectation struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/redisevents/restatestart/internal/e2e/kit"
 	"github.com/redisevents/restatestart/internal/e2e/payout"
 	"github.com/redisevents/restatestart/internal/wire"
+	"github.com/redisevents/restatestart/redisstream"
 )
 
 const (
@@ -95,12 +96,12 @@ func runConsumer(ctx context.Context, config consumerConfig, logger *slog.Logger
 	if err != nil {
 		return err
 	}
-	persist := restatestart.PersistBackground
+	persist := redisstream.PersistBackground
 	if config.Each {
-		persist = restatestart.PersistEachBatch
+		persist = redisstream.PersistEachBatch
 	}
-	consumer, err := restatestart.NewConsumer(client, config.Topic, restatestart.JSON[kit.Bet], handler,
-		restatestart.ConsumerOptions{
+	consumer, err := redisstream.NewConsumer(client, redisstream.Topic(config.Topic), redisstream.JSON[kit.Bet], handler,
+		redisstream.Options{
 			Consumer: kit.ConsumerName, InstanceCount: config.Count, InstanceIndex: &config.Index, BatchSize: config.BatchSize, ReadAhead: config.ReadAhead,
 			Persist: persist, PersistInterval: 100 * time.Millisecond, Block: 500 * time.Millisecond,
 			HoldMin: 50 * time.Millisecond, HoldMax: time.Second, DrainTimeout: drainTimeout, Logger: logger,
@@ -138,14 +139,14 @@ const (
 )
 
 // wrap makes a handler that has the defect.
-func (b defect) wrap(starter *restatestart.Starter[kit.Bet]) (restatestart.Handler[kit.Bet], error) {
+func (b defect) wrap(starter *restatestart.Starter[kit.Bet]) (redisstream.Handler[kit.Bet], error) {
 	type batch = []restatestart.Message[kit.Bet]
 	switch b {
 	case "":
 		return starter, nil
 	case savesEarly:
 		var behind sync.Mutex
-		return restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
+		return redisstream.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
 			go func() {
 				behind.Lock()
 				defer behind.Unlock()
@@ -156,12 +157,12 @@ func (b defect) wrap(starter *restatestart.Starter[kit.Bet]) (restatestart.Handl
 			return nil
 		}), nil
 	case swallows:
-		return restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
+		return redisstream.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
 			_ = starter.Handle(ctx, messages)
 			return nil
 		}), nil
 	case reverses:
-		return restatestart.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
+		return redisstream.HandlerFunc[kit.Bet](func(ctx context.Context, messages batch) error {
 			for _, m := range slices.Backward(messages) {
 				if err := starter.Handle(ctx, batch{m}); err != nil {
 					return fmt.Errorf("in reverse: %w", err)

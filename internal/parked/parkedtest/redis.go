@@ -11,7 +11,7 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// OnRedis is the harness of a store on a Redis, a double or a real one.
+// OnRedis returns the harness of a store on a Redis server or a double of one.
 func OnRedis(t *testing.T, client redis.UniversalClient, keys wire.Keys, consumer string, store parked.Store) Harness {
 	t.Helper()
 	return Harness{
@@ -24,7 +24,7 @@ func OnRedis(t *testing.T, client redis.UniversalClient, keys wire.Keys, consume
 			assert.NoError(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: keys.Stream(partition), ID: id.String(), Values: values}).Err())
 		},
 		Trim: func(partition int, id wire.ID) {
-			// An empty stream begins again, so that an id can be given a second time.
+			// Without the empty stream, an id can be added a second time.
 			require.NoError(t, client.XDel(t.Context(), keys.Stream(partition), id.String()).Err())
 			if client.XLen(t.Context(), keys.Stream(partition)).Val() == 0 {
 				assert.NoError(t, client.Del(t.Context(), keys.Stream(partition)).Err())

@@ -1,4 +1,4 @@
-// Package positiontest is what every position.Store keeps to, as a suite that any of them can be put through.
+// Package positiontest has the conformance suite of position.Store, and an in-memory store for tests.
 package positiontest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Harness is what a store under test brings along.
+// Harness is a store under test.
 type Harness struct {
 	Store position.Store
 	// Other is a second writer on the same positions.
@@ -21,7 +21,7 @@ type Harness struct {
 	RequestReset func(partition int, value string)
 }
 
-// Run puts a store through the suite. Each call of open gives an empty store.
+// Run runs the suite. Each call of open returns an empty store.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	load := func(t *testing.T, store position.Store, partition int) position.Stored {
@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		asked, err := h.Store.Save(t.Context(), []position.Write{{Partition: 3}})
 		require.NoError(t, err)
 		assert.Equal(t, []*position.Reset{nil}, asked)
-		assert.Equal(t, position.Stored{}, load(t, h.Store, 3), "asking for resets stores nothing")
+		assert.Equal(t, position.Stored{}, load(t, h.Store, 3), "asking for a reset stores nothing")
 	})
 
 	t.Run("C1 a late or second writer never moves a position backwards", func(t *testing.T) {
@@ -77,55 +77,55 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		}
 	})
 
-	note := func(t *testing.T, store position.Store, id wire.ID, note string) {
+	saveMetadata := func(t *testing.T, store position.Store, id wire.ID, metadata string) {
 		t.Helper()
-		_, err := store.Save(t.Context(), []position.Write{{Partition: 3, ID: id, Note: note}})
+		_, err := store.Save(t.Context(), []position.Write{{Partition: 3, ID: id, Metadata: metadata}})
 		require.NoError(t, err)
 	}
 
-	t.Run("C9 a note belongs to the position that it was written with", func(t *testing.T) {
+	t.Run("C9 metadata belongs to the position that it was written with", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)
-		note(t, h.Store, wire.ID{Ms: 5}, "five")
-		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Note: "five"}, load(t, h.Other, 3))
-		note(t, h.Store, wire.ID{Ms: 5}, "five again|with more")
-		assert.Equal(t, "five again|with more", load(t, h.Store, 3).Note, "though the position has not moved")
-		note(t, h.Store, wire.ID{Ms: 5}, "")
-		assert.Equal(t, "five again|with more", load(t, h.Store, 3).Note, "an empty one is none")
-		note(t, h.Other, wire.ID{Ms: 4}, "four")
-		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Note: "five again|with more"}, load(t, h.Store, 3), "not that of a late writer")
+		saveMetadata(t, h.Store, wire.ID{Ms: 5}, "five")
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Metadata: "five"}, load(t, h.Other, 3))
+		saveMetadata(t, h.Store, wire.ID{Ms: 5}, "five again|with more")
+		assert.Equal(t, "five again|with more", load(t, h.Store, 3).Metadata, "though the position did not move")
+		saveMetadata(t, h.Store, wire.ID{Ms: 5}, "")
+		assert.Equal(t, "five again|with more", load(t, h.Store, 3).Metadata, "empty metadata is not stored")
+		saveMetadata(t, h.Other, wire.ID{Ms: 4}, "four")
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Metadata: "five again|with more"}, load(t, h.Store, 3), "not that of a late writer")
 		save(t, h.Other, wire.ID{Ms: 6})
-		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 6}, Found: true}, load(t, h.Store, 3), "moved without one")
-		note(t, h.Store, wire.ID{Ms: math.MaxUint64, Seq: math.MaxUint64}, "last")
-		assert.Equal(t, "last", load(t, h.Store, 3).Note)
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 6}, Found: true}, load(t, h.Store, 3), "moved without metadata")
+		saveMetadata(t, h.Store, wire.ID{Ms: math.MaxUint64, Seq: math.MaxUint64}, "last")
+		assert.Equal(t, "last", load(t, h.Store, 3).Metadata)
 	})
 
-	t.Run("C9 having no position can be noted too", func(t *testing.T) {
+	t.Run("C9 metadata is stored without a position too", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)
-		note(t, h.Store, wire.ID{}, "none")
-		assert.Equal(t, position.Stored{Note: "none"}, load(t, h.Other, 3))
-		note(t, h.Store, wire.ID{Ms: 5}, "five")
-		note(t, h.Other, wire.ID{}, "none again")
-		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Note: "five"}, load(t, h.Store, 3))
+		saveMetadata(t, h.Store, wire.ID{}, "none")
+		assert.Equal(t, position.Stored{Metadata: "none"}, load(t, h.Other, 3))
+		saveMetadata(t, h.Store, wire.ID{Ms: 5}, "five")
+		saveMetadata(t, h.Other, wire.ID{}, "none again")
+		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true, Metadata: "five"}, load(t, h.Store, 3))
 	})
 
-	t.Run("C9 a reset takes the note along, to the same position too", func(t *testing.T) {
+	t.Run("C9 a reset removes the metadata, even one to the same position", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)
-		note(t, h.Store, wire.ID{Ms: 5}, "five")
+		saveMetadata(t, h.Store, wire.ID{Ms: 5}, "five")
 		h.RequestReset(3, "5-0|")
-		note(t, h.Store, wire.ID{Ms: 5}, "not while a reset is pending")
+		saveMetadata(t, h.Store, wire.ID{Ms: 5}, "not while a reset is pending")
 		reset := load(t, h.Store, 3).Reset
 		require.NotNil(t, reset)
-		assert.Equal(t, "five", load(t, h.Store, 3).Note)
+		assert.Equal(t, "five", load(t, h.Store, 3).Metadata)
 		applied, err := h.Store.ApplyReset(t.Context(), 3, *reset)
 		require.NoError(t, err)
 		require.True(t, applied)
 		assert.Equal(t, position.Stored{ID: wire.ID{Ms: 5}, Found: true}, load(t, h.Store, 3))
 	})
 
-	t.Run("partitions are apart", func(t *testing.T) {
+	t.Run("partitions are independent", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)
 		_, err := h.Store.Save(t.Context(), []position.Write{{Partition: 0, ID: wire.ID{Ms: 5}}, {Partition: 1}, {Partition: 2, ID: wire.ID{Ms: 7}}})
@@ -135,7 +135,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		assert.Equal(t, []position.Stored{{ID: wire.ID{Ms: 7}, Found: true}, {}, {ID: wire.ID{Ms: 5}, Found: true}}, stored)
 	})
 
-	t.Run("a pending reset keeps positions from being written until it is applied", func(t *testing.T) {
+	t.Run("no position is written while a reset is pending", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)
 		save(t, h.Store, wire.ID{Ms: 50})
@@ -169,7 +169,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		assert.Equal(t, wire.ID{Ms: 9, Seq: 1}, second.Target)
 	})
 
-	t.Run("a reset that is none is passed over", func(t *testing.T) {
+	t.Run("a value that is not a reset is ignored", func(t *testing.T) {
 		t.Parallel()
 		h := open(t)
 		for i, value := range []string{"whenever", "", "5", "5-x", "17260000000001726000000000-0|ids run together", "18446744073709551616-0", "5-18446744073709551616"} {

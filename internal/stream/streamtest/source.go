@@ -12,18 +12,18 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Source holds streams in memory. As with go-redis, a read that waits is not ended by its context. The zero value
-// is ready to use. A stream counts its entries, and knows its last id, as those of Redis 7 do.
+// Source holds streams in memory. As with go-redis, a cancelled context does not end a read that waits. A stream counts
+// its entries, and keeps its last id, as in Redis 7. The zero value is ready to use.
 type Source struct {
-	mu      sync.Mutex
-	streams map[int]*Stream
-	failing map[int]error
-	reads   map[int]int
-	silent  bool // about counts
-	wake    chan struct{}
+	mu        sync.Mutex
+	streams   map[int]*Stream
+	failing   map[int]error
+	reads     map[int]int
+	uncounted bool // Tail does not have Added
+	wake      chan struct{}
 }
 
-// Stream is one stream as it was at a moment.
+// Stream is one stream at one moment.
 type Stream struct {
 	entries []wire.Entry
 	added   int64
@@ -40,7 +40,7 @@ func (s *Source) Add(partition int, body string) wire.ID {
 	return stream.last
 }
 
-// AddAt appends an entry under an id, which is above the last one.
+// AddAt appends an entry with this body under an id above the last one.
 func (s *Source) AddAt(partition int, id wire.ID, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Source) AddAt(partition int, id wire.ID, body string) {
 	s.wakeAll()
 }
 
-// AddEntry appends an entry under an id of its own, which must be above those before it.
+// AddEntry appends an entry, whose id must be above the last one.
 func (s *Source) AddEntry(partition int, entry wire.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Source) AddEntry(partition int, entry wire.Entry) {
 	s.wakeAll()
 }
 
-// AddMalformed appends an entry without a body.
+// AddMalformed appends an entry without a body, and returns its id.
 func (s *Source) AddMalformed(partition int) wire.ID {
 	id := s.Add(partition, "")
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (s *Source) AddMalformed(partition int) wire.ID {
 	return id
 }
 
-// Fail makes reads of the partition return an error, until it is nil.
+// Fail makes reads of the partition return an error, until it is called with nil.
 func (s *Source) Fail(partition int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Source) Fail(partition int, err error) {
 	s.wakeAll()
 }
 
-// Reads counts the reads of a partition so far, failed ones included.
+// Reads is the number of reads of a partition so far, including failed ones.
 func (s *Source) Reads(partition int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,51 +89,51 @@ func (s *Source) Reads(partition int) int {
 }
 
 // Read implements stream.Source.
-func (s *Source) Read(_ context.Context, partition int, ask stream.Ask) (stream.Answer, error) {
+func (s *Source) Read(_ context.Context, partition int, request stream.ReadRequest) (stream.ReadResult, error) {
 	s.mu.Lock()
 	if s.reads == nil {
 		s.reads = map[int]int{}
 	}
 	s.reads[partition]++
 	s.mu.Unlock()
-	timer := time.NewTimer(ask.Block)
+	timer := time.NewTimer(request.Block)
 	defer timer.Stop()
 	for {
-		answer, wake, err := s.next(partition, ask)
-		if err != nil || len(answer.Pages) > 0 || ask.Block == 0 {
-			return answer, err
+		result, wake, err := s.next(partition, request)
+		if err != nil || len(result.Pages) > 0 || request.Block == 0 {
+			return result, err
 		}
 		select {
 		case <-timer.C:
-			return stream.Answer{}, nil
+			return stream.ReadResult{}, nil
 		case <-wake:
 		}
 	}
 }
 
-func (s *Source) next(partition int, ask stream.Ask) (stream.Answer, <-chan struct{}, error) {
+func (s *Source) next(partition int, request stream.ReadRequest) (stream.ReadResult, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failing[partition]; err != nil {
-		return stream.Answer{}, nil, err
+		return stream.ReadResult{}, nil, err
 	}
 	entries := s.entries(partition)
-	first := sort.Search(len(entries), func(i int) bool { return entries[i].ID.Compare(ask.After) > 0 })
-	var answer stream.Answer
-	for page := range slices.Chunk(entries[first:min(first+ask.Count, len(entries))], ask.Batch) {
+	first := sort.Search(len(entries), func(i int) bool { return entries[i].ID.Compare(request.After) > 0 })
+	var result stream.ReadResult
+	for page := range slices.Chunk(entries[first:min(first+request.Count, len(entries))], request.Batch) {
 		for _, entry := range page {
-			answer.Bytes += len(entry.Body)
+			result.Bytes += len(entry.Body)
 		}
-		answer.Pages = append(answer.Pages, stream.Page{Entries: slices.Clone(page), Read: len(page), Last: page[len(page)-1].ID})
+		result.Pages = append(result.Pages, stream.Page{Entries: slices.Clone(page), Read: len(page), Last: page[len(page)-1].ID})
 	}
-	if ask.Block == 0 {
+	if request.Block == 0 {
 		tail := s.tail(partition)
-		answer.Tail = &tail
+		result.Tail = &tail
 	}
 	if s.wake == nil {
 		s.wake = make(chan struct{})
 	}
-	return answer, s.wake, nil
+	return result, s.wake, nil
 }
 
 // Tail implements stream.Source.
@@ -152,7 +152,7 @@ func (s *Source) tail(partition int) stream.Tail {
 		return stream.Tail{}
 	}
 	tail := stream.Tail{Exists: true, Length: int64(len(found.entries)), Added: found.added, Last: found.last}
-	if s.silent {
+	if s.uncounted {
 		tail.Added = -1
 	}
 	if tail.Length > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/redisevents/restatestart/internal/wire"
 )
 
-// Trim keeps only the last entries of a partition, so many of them, as XTRIM MAXLEN does, and returns the ids of the others.
+// Trim keeps only so many of a partition's last entries, as XTRIM MAXLEN does, and returns the ids of the others.
 func (s *Source) Trim(partition, keep int) (removed []wire.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,7 +18,7 @@ func (s *Source) Trim(partition, keep int) (removed []wire.ID) {
 	return removed
 }
 
-// Delete removes one entry, as XDEL does, and tells whether it was there.
+// Delete removes one entry, as XDEL does, and reports whether it was there.
 func (s *Source) Delete(partition int, id wire.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *Source) Delete(partition int, id wire.ID) bool {
 	return len(stream.entries) < before
 }
 
-// Drop removes the whole stream, as DEL does, and returns what it was.
+// Drop removes the whole stream, as DEL does, and returns it.
 func (s *Source) Drop(partition int) Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Source) Drop(partition int) Stream {
 	return was
 }
 
-// Snapshot is the stream as it is now, such as a replica may have it.
+// Snapshot is a copy of the stream as it is now, as a replica may have it.
 func (s *Source) Snapshot(partition int) Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Source) Snapshot(partition int) Stream {
 	return stream
 }
 
-// Restore puts another state of the stream in its place, as a failover to a replica does that lacked entries.
+// Restore replaces the stream by another state, as a failover does to a replica that lacked entries.
 func (s *Source) Restore(partition int, stream Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,23 +54,23 @@ func (s *Source) Restore(partition int, stream Stream) {
 	s.wakeAll()
 }
 
-// StopCounting makes streams tell no more how many entries were ever added, as a server before Redis 7.
+// StopCounting makes Tail no longer count the entries ever added, as on a server before Redis 7.
 func (s *Source) StopCounting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent = true
+	s.uncounted = true
 }
 
-// StartCounting makes the partition's stream tell again, and count from what it holds, as a server does that was upgraded.
+// StartCounting makes Tail count again, from the entries that the stream holds, as on a server that was upgraded.
 func (s *Source) StartCounting(partition int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent = false
+	s.uncounted = false
 	stream := s.open(partition)
 	stream.added = int64(len(stream.entries))
 }
 
-// open is the partition's stream, which begins with that. It is called with mu held.
+// open is the partition's stream, created if need be. It is called with mu held.
 func (s *Source) open(partition int) *Stream {
 	if s.streams == nil {
 		s.streams = map[int]*Stream{}
