@@ -328,3 +328,30 @@ func TestC2ACauseWhoseTextPanicsHoldsTheBatch(t *testing.T) {
 		})
 	}
 }
+
+// An entry that can be decoded again keeps its place before a failed start of the same key.
+func TestS11WhatIsDeliveredAgainStaysInStreamOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, fake := newEnv(t, 1), restatetest.New(t)
+		fake.Script("k", restatetest.Status(http.StatusBadRequest).Times(1))
+		e.source.Add(0, `{"key":"k","n":1}`)
+		e.source.Add(0, `{"key":"k","n":2}`)
+		refused := false
+		e.decode = func(body []byte) (testkit.Claim, error) {
+			if !refused && string(body) == `{"key":"k","n":1}` {
+				refused = true
+				return testkit.Claim{}, testkit.ErrBoom
+			}
+			return redisstream.JSON[testkit.Claim](body)
+		}
+		e.run(testkit.NewStarter(t, fake, func(m *claimMessage) (restatestart.Start, error) {
+			return restatestart.Start{Workflow: "Payout", Key: m.Value.Key, Input: json.RawMessage(m.Body)}, nil
+		}, restatestart.Options{}))
+		testkit.Pass(5 * time.Second)
+		assert.Equal(t, "2-0", e.position(0))
+		require.Len(t, fake.Starts(), 1)
+		assert.JSONEq(t, `{"key":"k","n":1}`, string(fake.Starts()[0].Body))
+		require.NoError(t, e.stop())
+	})
+}

@@ -20,15 +20,15 @@ import (
 // it needs http.StripPrefix.
 func Health(consumers ...interface{ Status() Status }) http.Handler {
 	mux := http.NewServeMux()
-	serve := func(pattern string, judge func([]Status) (verdict string, well bool)) {
+	serve := func(pattern string, check func([]Status) (verdict string, ok bool)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 			health := health{Consumers: make([]Status, 0, len(consumers))}
 			for _, consumer := range consumers {
 				health.Consumers = append(health.Consumers, consumer.Status())
 			}
-			var well bool
-			health.Status, well = judge(health.Consumers)
-			health.write(w, well)
+			var ok bool
+			health.Status, ok = check(health.Consumers)
+			health.write(w, ok)
 		})
 	}
 	serve("GET /livez", alive)
@@ -42,20 +42,20 @@ type health struct {
 	Consumers []Status `json:"consumers"`
 }
 
-func (h health) write(w http.ResponseWriter, well bool) {
+func (h health) write(w http.ResponseWriter, ok bool) {
 	body, err := json.MarshalIndent(h, "", "  ")
 	if err != nil { // no Status should cause one, and it is no reason to restart the service
 		body = fmt.Appendf(nil, `{"status": %q}`, h.Status)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	if !well {
+	if !ok {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-func alive(consumers []Status) (verdict string, well bool) {
+func alive(consumers []Status) (verdict string, ok bool) {
 	for _, consumer := range consumers {
 		if consumer.State == StateStopped && consumer.Error != "" {
 			return "dead", false
@@ -64,7 +64,7 @@ func alive(consumers []Status) (verdict string, well bool) {
 	return "alive", true
 }
 
-func ready(consumers []Status) (verdict string, well bool) {
+func ready(consumers []Status) (verdict string, ok bool) {
 	for _, consumer := range consumers {
 		switch consumer.State {
 		case StateRunning:

@@ -94,7 +94,7 @@ func (p *preflightRun) begin(ctx context.Context, report func(error)) (end func(
 // run checks until the preflight passes, or the context ends. A strict one returns its findings.
 func (p *preflightRun) run(ctx context.Context, report func(error)) error {
 	waits := backoff.New(p.holdMin, p.holdMax, 0)
-	var failures, silences telemetry.LogLimiter
+	var failedLogged, unansweredLogged telemetry.LogLimiter
 	var before []preflight.Finding
 	for {
 		err := p.checker.Check(ctx)
@@ -106,7 +106,7 @@ func (p *preflightRun) run(ctx context.Context, report func(error)) error {
 		switch {
 		case hasFindings:
 			p.show(PreflightStatus{State: PreflightFailed, CheckedAt: time.Now(), Findings: failed.Findings})
-			if failures.Allow() || !slices.Equal(failed.Findings, before) {
+			if failedLogged.Allow() || !slices.Equal(failed.Findings, before) {
 				p.log.ErrorContext(ctx, "preflight failed", slog.Any("findings", findingTexts(failed.Findings)))
 			}
 			before = failed.Findings
@@ -114,9 +114,9 @@ func (p *preflightRun) run(ctx context.Context, report func(error)) error {
 				return failed
 			}
 		case err != nil:
-			p.unanswered(err)
+			p.setUnanswered(err)
 			report(err)
-			if silences.Allow() {
+			if unansweredLogged.Allow() {
 				p.log.WarnContext(ctx, "preflight waiting for the admin API", slog.Any("error", err), slog.Duration("next", wait))
 			}
 		default:
@@ -146,14 +146,14 @@ func (p *preflightRun) show(status PreflightStatus) {
 }
 
 // unanswered records an error and keeps the earlier findings.
-func (p *preflightRun) unanswered(err error) {
+func (p *preflightRun) setUnanswered(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.Error = text.ErrorLine(err)
 }
 
 // now is the outcome so far, nil when there is no preflight.
-func (p *preflightRun) now() *PreflightStatus {
+func (p *preflightRun) snapshot() *PreflightStatus {
 	if p == nil {
 		return nil
 	}

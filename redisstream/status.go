@@ -144,7 +144,7 @@ func (c *Consumer[T]) Status() Status {
 	c.mu.Unlock()
 	status := Status{
 		Topic: c.topic, Consumer: c.options.Consumer, KeyPrefix: c.options.KeyPrefix,
-		State: run.state, Preflight: c.preflight.now(), Partitions: []PartitionStatus{},
+		State: run.state, Preflight: c.preflight.snapshot(), Partitions: []PartitionStatus{},
 	}
 	if run.state == "" {
 		status.State = StateStarting
