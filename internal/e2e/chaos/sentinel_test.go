@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -84,8 +85,25 @@ func (p *pair) inSync(ctx context.Context) error {
 		if !strings.Contains(text, "master_link_status:up") || !strings.Contains(text, "master_port:"+port) {
 			return errors.New("it is not linked to its master")
 		}
-		return nil
+		return p.promotable(ctx)
 	})
+}
+
+// promotable returns an error unless the sentinel would promote the replica now. One that was frozen counts as down for a moment
+// after it is linked, and a master that dies in that moment would have no successor.
+func (p *pair) promotable(ctx context.Context) error {
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: p.sentinel.Addr()})
+	defer func() { _ = sentinel.Close() }()
+	replicas, err := sentinel.Replicas(ctx, masterName).Result()
+	if err != nil {
+		return err
+	}
+	for _, replica := range replicas {
+		if replica["flags"] == "slave" && replica["master-link-status"] == "ok" {
+			return nil
+		}
+	}
+	return fmt.Errorf("the sentinel knows of no replica that it would promote: %v", replicas)
 }
 
 // moved waits until another server than from is the master.
