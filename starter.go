@@ -162,7 +162,7 @@ func New[T any](keep func(*Message[T]) bool, mapStart func(*Message[T]) (Start, 
 	}
 	guard := telemetry.NewGuard(options.Logger)
 	host, port := client.Server()
-	instruments, err := newInstruments(options, guard, telemetry.Text("server.address", host), attribute.Int("server.port", port))
+	instruments, err := newInstruments(options, guard, [2]attribute.KeyValue{telemetry.Text("server.address", host), attribute.Int("server.port", port)})
 	if err != nil {
 		return nil, fmt.Errorf("restatestart: Options.MeterProvider: %w", err)
 	}

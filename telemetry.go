@@ -87,9 +87,8 @@ func newWorkflowAttributes(workflow string) *workflowAttributes {
 	}
 }
 
-func newInstruments(options Options, guard *telemetry.Guard, server ...attribute.KeyValue) (*instruments, error) {
-	i := &instruments{guard: guard, propagator: options.Propagator, other: newWorkflowAttributes(otherWorkflow)}
-	copy(i.server[:], server)
+func newInstruments(options Options, guard *telemetry.Guard, server [2]attribute.KeyValue) (*instruments, error) {
+	i := &instruments{guard: guard, server: server, propagator: options.Propagator, other: newWorkflowAttributes(otherWorkflow)}
 	i.tracer = i.guard.Tracer(options.TracerProvider, ScopeName)
 	i.workflows.Store(&map[string]*workflowAttributes{})
 	for class, status := range statusClasses {

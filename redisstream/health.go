@@ -12,8 +12,8 @@ import (
 //	/readyz  200 once each consumer has read each of its partitions, else 503: it is starting, or has stopped
 //
 // Both answer with a verdict and the Status of each consumer, as JSON. A partition that is blocked, or stopped by OnError,
-// is alive and ready: it waits for something outside the service, and a restart would only make it wait again. A Run that was cancelled is
-// alive too, so that a service that shuts down is left alone.
+// is alive and ready: it waits for something outside the service, and a restart would only make it wait again. A Run that
+// was cancelled is alive too, so that a service that shuts down is left alone.
 //
 // The status names business keys and errors of the ingress about them: serve it only to those who operate the service.
 // The handler accepts GET and HEAD, is safe for concurrent use, and calls neither Redis nor Restate. Behind a path prefix

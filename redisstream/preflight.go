@@ -145,14 +145,14 @@ func (p *preflightRun) show(status PreflightStatus) {
 	p.status = status
 }
 
-// unanswered records an error and keeps the earlier findings.
+// setUnanswered records an error and keeps the earlier findings.
 func (p *preflightRun) setUnanswered(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.Error = text.ErrorLine(err)
 }
 
-// now is the outcome so far, nil when there is no preflight.
+// snapshot is the outcome so far, nil when there is no preflight.
 func (p *preflightRun) snapshot() *PreflightStatus {
 	if p == nil {
 		return nil

@@ -16,8 +16,8 @@ const removeTimeout = 5 * time.Second
 
 // Replay delivers parked entries to the handler once more, one by one in the order given, each decoded anew and in a
 // batch of its own. An entry that the handler returns nil for is removed from the parked stream; otherwise it stays, as it
-// does when it still cannot be decoded. Replay returns nil when all are done, an *admin.ParkedError that names the others, or an error
-// about an id that is not valid, and then nothing was done.
+// does when it still cannot be decoded. Replay returns nil when all are done, an *admin.ParkedError that names the others,
+// or an error about an id that is not valid, and then nothing was done.
 //
 // It needs no Run, and may be called during one, in this process or elsewhere: the handler is then called concurrently
 // with Run's calls, for the same partition too. Two replays of one entry at once do no harm, nor does a crash: Restate

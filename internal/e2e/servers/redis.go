@@ -155,10 +155,6 @@ func (r *Redis) Version() string { return r.version }
 // belongs to the server: Close closes it.
 func (r *Redis) Client() *redis.Client { return r.client }
 
-// Stop ends the server with SIGTERM, waits until it is gone and keeps its data. A server that takes longer than 20 s is
-// killed, which is an error. Stopping one that does not run does nothing.
-func (r *Redis) Stop() error { return r.daemon.end(syscall.SIGTERM) }
-
 // Kill ends the server with SIGKILL and waits until it is gone. Its data stays as the crash left it.
 func (r *Redis) Kill() error { return r.daemon.end(syscall.SIGKILL) }
 
